@@ -1,0 +1,155 @@
+"""What a value network predicts for a state: a scalar, a categorical or a quantile return for every action.
+
+All three speak the same five words, on one sample (batch with `jax.vmap`):
+
+    z.mean                     expected return of every action, f32[A]
+    z.taken(action)            the return of one action
+    z.under(choice)            sum_k w_k Z(a_k): what a bootstrap rule's choice is worth
+    z.backup(reward, discount) reward + discount * Z
+    z.loss_to(target)          distance of a taken return from a backed-up one, f32[]
+"""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sadq.core.bootstrap import Choice
+from sadq.types import Array
+
+Mixing = Literal["interpolate", "mixture"]
+"""How quantile returns are combined: quantile by quantile (the paper), or as a true mixture of distributions."""
+
+
+def huber(error: Array, kappa: float | Array = 1.0) -> Array:
+    """Quadratic up to `kappa`, linear beyond; the quadratic part has the factor one half."""
+    size = jnp.abs(error)
+    return jnp.where(size <= kappa, 0.5 * jnp.square(error), kappa * (size - 0.5 * kappa))
+
+
+class Scalar(eqx.Module):
+    """An expected return: f32[A], or f32[] after `taken` or `under`."""
+
+    values: Array
+    huber_at: float | None = eqx.field(static=True, default=None)  # None: squared error without one half
+
+    @property
+    def mean(self) -> Array:
+        return self.values
+
+    def taken(self, action: Array) -> "Scalar":
+        return Scalar(self.values[action], self.huber_at)
+
+    def under(self, choice: Choice) -> "Scalar":
+        return Scalar(jnp.sum(choice.weights * self.values[choice.actions]), self.huber_at)
+
+    def backup(self, reward: Array, discount: Array) -> "Scalar":
+        return Scalar(reward + discount * self.values, self.huber_at)
+
+    def loss_to(self, target: "Scalar") -> Array:
+        error = self.values - target.values
+        return jnp.square(error) if self.huber_at is None else huber(error, self.huber_at)
+
+
+class Categorical(eqx.Module):
+    """A distribution over fixed, evenly spaced atoms: logits f32[A,N], or f32[N] for one action.
+
+    A backed-up return keeps its probabilities and moves its atoms; `loss_to` projects it onto the own atoms.
+    """
+
+    logits: Array
+    atoms: Array  # f32[N]
+
+    @property
+    def probabilities(self) -> Array:
+        return jax.nn.softmax(self.logits, axis=-1)
+
+    @property
+    def mean(self) -> Array:
+        return jnp.sum(self.probabilities * self.atoms, axis=-1)
+
+    def taken(self, action: Array) -> "Categorical":
+        return Categorical(self.logits[action], self.atoms)
+
+    def under(self, choice: Choice) -> "CategoricalTarget":
+        mixed = jnp.sum(choice.weights[:, None] * self.probabilities[choice.actions], axis=0)
+        return CategoricalTarget(mixed, self.atoms)
+
+    def loss_to(self, target: "CategoricalTarget") -> Array:
+        """Cross-entropy to the projected target."""
+        projected = project(target.atoms, target.probabilities, self.atoms)
+        return -jnp.sum(projected * jax.nn.log_softmax(self.logits))
+
+
+class CategoricalTarget(eqx.Module):
+    """Probabilities f32[N] on atoms f32[N] that need not be evenly spaced any more."""
+
+    probabilities: Array
+    atoms: Array
+
+    @property
+    def mean(self) -> Array:
+        return jnp.sum(self.probabilities * self.atoms)
+
+    def backup(self, reward: Array, discount: Array) -> "CategoricalTarget":
+        return CategoricalTarget(self.probabilities, reward + discount * self.atoms)
+
+
+def project(from_atoms: Array, probabilities: Array, to_atoms: Array) -> Array:
+    """Move probability mass from any atoms onto evenly spaced ones, each split between its two neighbours.
+
+    Written as a triangular kernel, so that a mass exactly on an atom stays there whole and none is ever lost.
+    """
+    spacing = to_atoms[1] - to_atoms[0]
+    clipped = jnp.clip(from_atoms, to_atoms[0], to_atoms[-1])
+    share = jnp.clip(1 - jnp.abs(clipped[None, :] - to_atoms[:, None]) / spacing, 0, 1)
+    return share @ probabilities
+
+
+class Quantile(eqx.Module):
+    """Values of the return at given quantile levels: f32[A,N], or f32[N] for one action.
+
+    `midpoints` are the levels that the values estimate, `widths` the share of probability each stands for.
+    """
+
+    values: Array
+    midpoints: Array  # f32[N]
+    widths: Array  # f32[N], sum to one
+    huber_at: float = eqx.field(static=True, default=1.0)
+
+    @property
+    def mean(self) -> Array:
+        return jnp.sum(self.values * self.widths, axis=-1)
+
+    def taken(self, action: Array) -> "Quantile":
+        return Quantile(self.values[action], self.midpoints, self.widths, self.huber_at)
+
+    def under(self, choice: Choice, mixing: Mixing = "interpolate") -> "QuantileTarget":
+        chosen = self.values[choice.actions]  # f32[K,N]
+        if mixing == "interpolate":
+            return QuantileTarget(jnp.sum(choice.weights[:, None] * chosen, axis=0), self.widths)
+        return QuantileTarget(chosen.reshape(-1), (choice.weights[:, None] * self.widths).reshape(-1))
+
+    def loss_to(self, target: "QuantileTarget") -> Array:
+        """Quantile Huber loss: summed over the own quantiles i, averaged over the target's atoms j."""
+        error = target.values[None, :] - self.values[:, None]
+        slope = jnp.abs(self.midpoints[:, None] - (error < 0))
+        return jnp.sum(slope * huber(error, self.huber_at) / self.huber_at * target.weights[None, :])
+
+
+class QuantileTarget(eqx.Module):
+    """Weighted atoms of a target return: N of them when interpolated, K*N as a true mixture."""
+
+    values: Array
+    weights: Array  # sum to one
+
+    @property
+    def mean(self) -> Array:
+        return jnp.sum(self.values * self.weights)
+
+    def backup(self, reward: Array, discount: Array) -> "QuantileTarget":
+        return QuantileTarget(reward + discount * self.values, self.weights)
+
+
+Return = Scalar | Categorical | Quantile

@@ -1,0 +1,5 @@
+"""What went wrong, in one sentence a user can act on: the command line prints it and exits with code 2."""
+
+
+class SadqError(Exception):
+    """Bad input or an impossible request; its text says what was wrong, what was expected and what to do."""
