@@ -1,16 +1,19 @@
-"""A fleet: many independent members in one compiled program, over environments in JAX (`ScanLoop`).
+"""A fleet: many independent members in one compiled program.
 
 Scan outside, member axis inside, step counters shared and scalar. Work is cut into collects (T steps of E environments,
 then all updates); a chunk is a fixed number of collects, so an interrupted run executes the same programs as a whole one.
-`host_loop.py` keeps the same contract over environments outside JAX.
+`scan_loop.py` runs a fleet over environments in JAX, `host_loop.py` over environments outside it; `Loop` is what the two
+have in common for whoever drives them.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from sadq import keys
@@ -18,6 +21,7 @@ from sadq.core.schedules import Decay, exploration
 from sadq.envs import base
 from sadq.exploration import EXPLORATIONS, Noise, draw_noise
 from sadq.learner import Hyper, Learner, LearnerState
+from sadq.nets.value import ValueNetwork
 from sadq.replay.samplers import Priorities
 from sadq.types import Array, Metrics, PyTree, Transition
 
@@ -40,6 +44,50 @@ class Evaluation(NamedTuple):
     lengths: Array
     discounted: Array  # discounted return
     predicted: Array  # Q(s0, a0)
+
+
+class Programs:
+    """Compiles each program at its first call, and keeps account of the time that takes."""
+
+    def __init__(self) -> None:
+        self.compile_seconds = 0.0
+
+    def timed(self, program: Callable) -> Callable:
+        compiled: Callable | None = None
+
+        def call(*arguments: PyTree) -> PyTree:
+            nonlocal compiled
+            if compiled is None:
+                began = time.perf_counter()
+                compiled = program.lower(*arguments).compile()
+                self.compile_seconds += time.perf_counter() - began
+            return compiled(*arguments)
+
+        return call
+
+
+class Loop(Protocol):
+    """A fleet bound to its members, ready to run: the contract of `ScanLoop` and `HostLoop`."""
+
+    programs: Programs
+
+    def start(self) -> MemberState:
+        """The fleet before its first step."""
+
+    def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
+        """One chunk, beginning with collect number `first`; metrics are [M, collects]."""
+
+    def evaluate(self, state: MemberState, number: int) -> Evaluation:
+        """Greedy episodes of evaluation `number`: [M, episodes]."""
+
+    def outside(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs beside the state: environments that live outside JAX."""
+
+    def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
+        """Take up again from a checkpoint; whether that is exact."""
+
+    def close(self) -> None:
+        """Let go of environments and workers."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +136,7 @@ class Fleet:
 
     def act(
         self,
-        state: LearnerState,
+        network: ValueNetwork,
         memory: PyTree,
         observation: Array,
         mask: Array | None,
@@ -96,7 +144,7 @@ class Fleet:
         epsilon: Array,
     ) -> tuple[Array, PyTree]:
         """Behaviour at one step: actions i32[E]."""
-        values = jax.vmap(lambda o, m: state.online.parameters(o, m).mean)(observation, mask)
+        values = action_values(network, observation, mask)
         return EXPLORATIONS[self.exploration].act(values, memory, noise, epsilon, mask)
 
     def absorb(
@@ -142,129 +190,11 @@ class Fleet:
         return jax.jit(stacked, donate_argnums=0 if donate else ())
 
 
+def action_values(network: ValueNetwork, observation: Array, mask: Array | None) -> Array:
+    """Expected returns f32[E, A] at E observations."""
+    return jax.vmap(lambda one, legal: network(one, legal).mean)(observation, mask)
+
+
 def stack_hyper(members: Sequence[Hyper]) -> Hyper:
     """The fleet's hyper-parameters: [M] on every leaf."""
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *members)
-
-
-@dataclass(frozen=True)
-class ScanLoop(Fleet):
-    """The loop over native environments: a whole chunk is one call."""
-
-    environment: base.Environment | None = None
-    evaluation_block: int = 25
-    """Evaluation runs until every episode has ended, and looks whether they have once in this many steps."""
-
-    def init(self, hyper: Hyper) -> MemberState:
-        """One member, its environments freshly reset."""
-        return self.init_member(hyper, jax.vmap(lambda key: base.reset(self.environment, key))(self._keys(hyper, "reset", 0, 1)[0]))
-
-    def chunk(self, member: MemberState, hyper: Hyper, start: Array, collects: int) -> tuple[MemberState, Metrics]:
-        """`collects` collects beginning with number `start`; metrics are [collects]."""
-
-        def body(member: MemberState, index: Array) -> tuple[MemberState, Metrics]:
-            member, collected, episodes = self.collect(member, hyper, index)
-            member, metrics = self.absorb(member, hyper, collected, index)
-            return member, metrics | episodes
-
-        return jax.lax.scan(body, member, start + jnp.arange(collects))
-
-    def collect(
-        self, member: MemberState, hyper: Hyper, index: Array
-    ) -> tuple[MemberState, Transition, Metrics]:
-        """T steps of E environments: transitions [T, E, ...], and the episodes that ended."""
-        environment = self.environment
-        first = index * self.collect_steps
-        # Resets do not depend on what they replace: all that could be needed are made before the loop.
-        fresh = jax.vmap(jax.vmap(lambda key: base.reset(environment, key)))(
-            self._keys(hyper, "reset", first + 1, self.collect_steps)
-        )
-        transition_keys = self._keys(hyper, "transition", first, self.collect_steps)
-
-        def step(carry, planned):
-            timed, memory, running = carry
-            noise, epsilon, restart, step_keys = planned
-            observation, mask = self._observe(timed)
-            action, memory = self.act(member.learner, memory, observation, mask, noise, epsilon)
-            timed, outcome = jax.vmap(lambda t, a, k: base.step(environment, t, a, k))(timed, action, step_keys)
-            ended = outcome.terminated | outcome.truncated
-            running = running + outcome.reward
-            transition = Transition(
-                observation,
-                action,
-                outcome.reward,
-                outcome.observation,
-                outcome.terminated,
-                outcome.truncated,
-                mask,
-                self._legal(outcome.observation),
-            )
-            finished = {"episode_return": jnp.where(ended, running, 0.0), "episodes": ended * 1.0}
-            return (_select(ended, restart, timed), memory, jnp.where(ended, 0.0, running)), (transition, finished)
-
-        carry = (member.environment, member.memory, member.episode_return)
-        planned = (*self.plan(hyper, index), fresh, transition_keys)
-        (timed, memory, running), (collected, finished) = jax.lax.scan(step, carry, planned)
-        member = member._replace(environment=timed, memory=memory, episode_return=running)
-        return member, collected, {name: jnp.sum(values) for name, values in finished.items()}
-
-    def evaluate(self, state: LearnerState, hyper: Hyper, number: Array) -> Evaluation:
-        """Greedy episodes of evaluation `number`, whose starts depend on nothing but the member's seed and it."""
-        environment, episodes = self.environment, self.evaluation_episodes
-        stream = keys.at(keys.purpose(keys.member_key(hyper.seed), "evaluation"), number)
-        timed = jax.vmap(lambda key: base.reset(environment, key))(keys.range_of(keys.purpose(stream, "reset"), 0, episodes))
-        network = state.online.parameters
-
-        def values_of(timed: base.Timed) -> tuple[Array, Array | None]:
-            observation, mask = self._observe(timed)
-            return jax.vmap(lambda o, m: network(o, m).mean)(observation, mask), mask
-
-        def greedy(values: Array, mask: Array | None) -> Array:
-            legal = values if mask is None else jnp.where(mask, values, -jnp.inf)
-            return jnp.argmax(legal, axis=1)
-
-        def step(carry, _):
-            timed, running, factor, totals = carry
-            action = greedy(*values_of(timed))
-            step_keys = keys.range_of(keys.at(keys.purpose(stream, "transition"), timed.elapsed[0]), 0, episodes)
-            timed, outcome = jax.vmap(lambda t, a, k: base.step(environment, t, a, k))(timed, action, step_keys)
-            gained = outcome.reward * running
-            totals = totals._replace(
-                returns=totals.returns + gained,
-                lengths=totals.lengths + running.astype(jnp.int32),
-                discounted=totals.discounted + factor * gained,
-            )
-            running = running * ~(outcome.terminated | outcome.truncated)
-            return (timed, running, factor * hyper.discount, totals), None
-
-        first_values, first_mask = values_of(timed)
-        predicted = jnp.max(first_values if first_mask is None else jnp.where(first_mask, first_values, -jnp.inf), axis=1)
-        zeros = jnp.zeros(episodes)
-        totals = Evaluation(zeros, jnp.zeros(episodes, jnp.int32), zeros, predicted)
-        carry = (timed, jnp.ones(episodes), jnp.float32(1), totals)
-        block = min(self.evaluation_block, environment.max_steps)
-        *_, totals = jax.lax.while_loop(
-            lambda carry: jnp.any(carry[1] > 0),
-            lambda carry: jax.lax.scan(step, carry, None, length=block)[0],
-            carry,
-        )
-        return totals
-
-    def _observe(self, timed: base.Timed) -> tuple[Array, Array | None]:
-        observation = jax.vmap(self.environment.observe)(timed.state)
-        return observation, self._legal(observation)
-
-    def _legal(self, observation: Array) -> Array | None:
-        return jax.vmap(self.environment.legal)(observation) if self.environment.has_masks else None
-
-    def _keys(self, hyper: Hyper, purpose: str, first: Array | int, count: int) -> keys.Key:
-        """The keys of steps first ... first + count - 1 for all E environments: [count, E]."""
-        steps = keys.range_of(keys.purpose(keys.member_key(hyper.seed), purpose), first, count)
-        return jax.vmap(lambda key: keys.range_of(key, 0, self.environments))(steps)
-
-
-def _select(condition: Array, left: PyTree, right: PyTree) -> PyTree:
-    """Per environment: `left` where the condition holds."""
-    return jax.tree.map(
-        lambda l, r: jnp.where(condition.reshape(condition.shape + (1,) * (l.ndim - 1)), l, r), left, right
-    )

@@ -8,8 +8,7 @@ that sum to one. A base rule names one action; SADQ wraps any base rule and adds
 The target is then sum_k w_k Z'(s', a_k), whatever kind of return Z' is.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 
@@ -23,16 +22,29 @@ class Choice(NamedTuple):
     weights: Array  # f32[K]
 
 
-Rule = Callable[[Array, Array, Array | None], Choice]
-"""(online_q[A], target_q[A], mask[A] or None) -> Choice."""
+class Rule(Protocol):
+    """A base rule, on the values f32[A] of both networks and the legal actions bool[A] (None: all)."""
 
-GuidedRule = Callable[[Array, Array, Array, Array | None], Choice]
-"""(online_q[A], target_q[A], scores[A], mask[A] or None) -> Choice."""
+    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice: ...
+
+
+class GuidedRule(Protocol):
+    """A rule that also hears the model's rollout scores f32[A]."""
+
+    def __call__(self, online_q: Array, target_q: Array, scores: Array, mask: Array | None = None) -> Choice: ...
+
+
+def legal_values(values: Array, mask: Array | None, otherwise: float = -jnp.inf) -> Array:
+    """`values` f32[A] with `otherwise` in place of illegal ones, which so are compared but never multiplied.
+
+    A mask without any legal action, as some environments give for a terminal state, counts as all legal.
+    """
+    return values if mask is None else jnp.where(mask | ~jnp.any(mask), values, otherwise)
 
 
 def best_action(values: Array, mask: Array | None = None) -> Array:
-    """The first of the best legal actions. Illegal ones are compared as -inf and never enter arithmetic."""
-    return jnp.argmax(values if mask is None else jnp.where(mask, values, -jnp.inf)).astype(jnp.int32)
+    """The first of the best legal actions: i32[]."""
+    return jnp.argmax(legal_values(values, mask)).astype(jnp.int32)
 
 
 def greedy(online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
@@ -48,15 +60,17 @@ def double(online_q: Array, target_q: Array, mask: Array | None = None) -> Choic
 def successor_guided(base: Rule, alpha: Array | float) -> GuidedRule:
     """SADQ: weight `alpha` on the base rule's choice, the rest on the action with the best rollout score.
 
-    `alpha` is an ordinary number, so it may be traced and differ by sample (a gate) or by fleet member (a sweep).
+    `alpha` is one number, traced or not, so under `vmap` it may differ by sample (a gate) or by member (a sweep).
     """
+    if jnp.ndim(alpha) != 0:
+        raise ValueError(f"alpha has shape {jnp.shape(alpha)}, expected one number: vmap over samples instead.")
 
     def rule(online_q: Array, target_q: Array, scores: Array, mask: Array | None = None) -> Choice:
         chosen = base(online_q, target_q, mask)
         preferred = best_action(scores, mask)
         return Choice(
             jnp.append(chosen.actions, preferred),
-            jnp.append(alpha * chosen.weights, 1 - jnp.float32(alpha)),
+            jnp.append(alpha * chosen.weights, 1 - alpha),
         )
 
     return rule

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from sadq.core.bootstrap import best_action
+from sadq.core.bootstrap import best_action, legal_values
 from sadq.types import Array
 
 Gate = Callable[[Array, Array, Array, Array, Array | None], Array]
@@ -19,14 +19,12 @@ Gate = Callable[[Array, Array, Array, Array, Array | None], Array]
 
 def value_gap(values: Array, mask: Array | None = None) -> Array:
     """max_a - min_a of the legal values f32[A]: the paper's Delta-Q."""
-    if mask is None:
-        return jnp.max(values) - jnp.min(values)
-    return jnp.max(jnp.where(mask, values, -jnp.inf)) - jnp.min(jnp.where(mask, values, jnp.inf))
+    return jnp.max(legal_values(values, mask)) - jnp.min(legal_values(values, mask, jnp.inf))
 
 
 def fixed(alpha: Array, target_q: Array, scores: Array, bellman_error: Array, mask: Array | None = None) -> Array:
     """The paper: the same alpha for every sample."""
-    return jnp.broadcast_to(jnp.float32(alpha), target_q.shape[:1])
+    return jnp.broadcast_to(alpha, target_q.shape[:1])
 
 
 def batch_reliability(

@@ -99,12 +99,14 @@ class CategoricalTarget(eqx.Module):
 def project(from_atoms: Array, probabilities: Array, to_atoms: Array) -> Array:
     """Move probability mass from any atoms onto evenly spaced ones, each split between its two neighbours.
 
-    Written as a triangular kernel, so that a mass exactly on an atom stays there whole and none is ever lost.
+    Written as a triangular kernel over positions in units of the spacing, so that a mass exactly on an atom stays there
+    whole and none is lost, wherever the support lies.
     """
-    spacing = to_atoms[1] - to_atoms[0]
-    clipped = jnp.clip(from_atoms, to_atoms[0], to_atoms[-1])
-    share = jnp.clip(1 - jnp.abs(clipped[None, :] - to_atoms[:, None]) / spacing, 0, 1)
-    return share @ probabilities
+    count, low, high = to_atoms.shape[0], to_atoms[0], to_atoms[-1]
+    position = (jnp.clip(from_atoms, low, high) - low) / (high - low) * (count - 1)
+    share = jnp.clip(1 - jnp.abs(position[None, :] - jnp.arange(count)[:, None]), 0, 1)
+    # Not a matrix product, which accelerators may round to fewer bits.
+    return jnp.sum(share * probabilities, axis=1)
 
 
 class Quantile(eqx.Module):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sadq.core.bootstrap import legal_values
 from sadq.types import Array, Key, PyTree
 
 
@@ -29,7 +30,7 @@ ModelStep = Callable[[PyTree, Array, Key], Prediction]
 
 def best_value(values: Array, mask: Array | None = None) -> Array:
     """max_a values[a] over the legal actions."""
-    return jnp.max(values if mask is None else jnp.where(mask, values, -jnp.inf))
+    return jnp.max(legal_values(values, mask))
 
 
 def bellman_estimate(

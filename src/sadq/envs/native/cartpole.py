@@ -35,7 +35,7 @@ class CartPole(Environment):
         return jax.random.uniform(key, (4,), minval=-0.05, maxval=0.05)
 
     def transition(self, state: Array, action: Array, key: Key) -> tuple[Array, Array, Array]:
-        position, velocity, angle, angular_velocity = state[0], state[1], state[2], state[3]
+        velocity, angle, angular_velocity = state[1], state[2], state[3]
         force = jnp.where(action == 1, FORCE, -FORCE)
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         push = (force + POLE_MASS * POLE_HALF_LENGTH * angular_velocity * angular_velocity * sine) / TOTAL_MASS

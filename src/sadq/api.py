@@ -1,0 +1,201 @@
+"""`SADQ`: the library as one class, with the habits of Stable-Baselines3."""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from sadq.agents import SUFFIX, parse_agent
+from sadq.core.schedules import exploration
+from sadq.errors import SadqError
+from sadq.experiment import checkpoint
+from sadq.experiment.config import Config
+from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder, describe
+from sadq.experiment.presets import PRESETS
+from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.fleet import action_values
+from sadq.progress import display
+from sadq.types import Array
+
+
+class SADQ:
+    """A fleet of agents on one environment.
+
+    >>> model = SADQ("CartPole-v1", agent="dueling", alpha=0.2, seeds=5).learn(50_000)
+    >>> action, _ = model.predict(observation)
+
+    `env` is a native environment's name, a Gymnasium id, or an environment object. With `alpha` the agent is that base
+    with SADQ, with `alpha=None` the plain base. `seeds` is a count or a list. Any field of `Config` may be given by
+    name; the rest comes from `preset`.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        agent: str = "dueling",
+        alpha: float | Sequence[float] | None = 0.2,
+        seeds: int | Sequence[int] = 1,
+        preset: str = "default",
+        **fields: Any,
+    ):
+        base, _ = parse_agent(agent)
+        if preset not in PRESETS:
+            raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(PRESETS)}.")
+        known = {field.name for field in dataclasses.fields(Config)}
+        for name in fields:
+            if name not in known:
+                raise SadqError(f"Unknown field {name!r}: expected one of {', '.join(sorted(known))}.")
+        swept = {field.name for field in dataclasses.fields(Config) if field.name in ("learning_rate", "discount")}
+        config = dataclasses.replace(
+            PRESETS[preset],
+            agent=base if alpha is None else f"{base}{SUFFIX}",
+            alpha=None if alpha is None else _several(alpha),
+            seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds),
+            environment=env if isinstance(env, str) else "",
+            **{name: _several(value) if name in swept else value for name, value in fields.items()},
+        )
+        self._experiment = create(config, None, None if isinstance(env, str) else env)
+        if not isinstance(env, str):
+            self._experiment.config = dataclasses.replace(config, environment=self._experiment.environment.name)
+        self._policy = _policy()
+        self._random = np.random.default_rng(config.seeds)
+
+    @property
+    def config(self) -> Config:
+        return self._experiment.config
+
+    @property
+    def num_timesteps(self) -> int:
+        """Env steps that each member has made."""
+        return self._experiment.step
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The greedy evaluations so far: step, member, returns, lengths, overestimation."""
+        return self._experiment.folder.evaluations
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The diagnostics so far, one row per member and chunk."""
+        return self._experiment.folder.metrics
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The run in numbers, as the command line's --json prints it."""
+        self._begun()
+        return self._experiment.result()
+
+    def learn(self, steps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
+        """Train every member for `steps` more env steps; `callback` sees each chunk and stops by returning False."""
+        if steps < 1:
+            raise SadqError(f"learn was asked for {steps} steps: expected at least 1.")
+        experiment = self._experiment
+        if experiment.loop is None:
+            experiment.config = dataclasses.replace(experiment.config, steps=steps)
+            experiment.begin()
+        else:
+            experiment.extend(steps)
+        with display(experiment, quiet=not progress_bar) as shown:
+
+            def update(progress: Any) -> bool | None:
+                shown(progress)
+                return None if callback is None else callback(progress)
+
+            experiment.run(update)
+        return self
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        member: int = 0,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, None]:
+        """(action, None) for one observation, or actions for a batch of them.
+
+        Without `deterministic` the member explores as it would at this point of training. `state` and `episode_start`
+        are there for callers that pass them to any agent; nothing here is recurrent.
+        """
+        self._begun()
+        environment, members = self._experiment.environment, self._experiment.members
+        if not 0 <= member < len(members):
+            raise SadqError(f"There is no member {member}: this fleet has members 0 to {len(members) - 1}.")
+        observations = np.asarray(observation, np.float32)
+        single = observations.ndim == 1
+        size = environment.observation_size
+        if observations.ndim not in (1, 2) or observations.shape[-1] != size:
+            raise SadqError(f"Cannot act on an observation of shape {observations.shape}: expected ({size},) or (n, {size}).")
+        observations = observations.reshape(-1, size)
+        masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
+        if masks is None and environment.has_masks and hasattr(environment, "legal"):
+            masks = np.asarray(jax.vmap(environment.legal)(observations))
+        network = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.online.parameters)
+        values = np.asarray(self._policy(network, observations, masks))
+        values = values if masks is None else np.where(masks, values, -np.inf)
+        action = values.argmax(axis=1)
+        if not deterministic:
+            lottery = self._random.random(values.shape)
+            drawn = (lottery if masks is None else np.where(masks, lottery, -1)).argmax(axis=1)
+            action = np.where(self._random.random(len(action)) < self._epsilon(member), drawn, action)
+        action = action + getattr(environment, "action_start", 0)
+        return (action[0] if single else action), None
+
+    def save(self, path: str | Path) -> None:
+        """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has."""
+        self._begun()
+        path, experiment = Path(path), self._experiment
+        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / CONFIG).exists())):
+            raise SadqError(f"{path} exists and is no saved agent: give a new folder, or one that `save` made.")
+        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+        path.mkdir(parents=True, exist_ok=True)
+        checkpoint.write_json(path / CONFIG, describe(experiment.config, experiment.members))
+        folder = RunFolder(path)
+        folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
+        folder.cut_back(experiment.step)
+        experiment.write_checkpoint(path / CHECKPOINTS)
+
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None) -> Self:
+        """A saved agent, or the newest checkpoint of a run folder, ready to act or to learn on.
+
+        `env` is needed where the agent was made with an environment object rather than a name.
+        """
+        path = Path(path)
+        experiment = reopen(path, env)
+        saved = checkpoint.latest(path / CHECKPOINTS)
+        if saved is None:
+            raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
+        experiment.begin()
+        folder = RunFolder(None)
+        folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
+        experiment.folder = folder
+        model = cls.__new__(cls)
+        model._experiment, model._policy = experiment, _policy()
+        model._random = np.random.default_rng(experiment.config.seeds)
+        return model
+
+    def _begun(self) -> None:
+        if self._experiment.loop is None:
+            self._experiment.begin()
+
+    def _epsilon(self, member: int) -> float:
+        own, kind = self._experiment.members[member], self.config.epsilon.schedule
+        numbers = (own["epsilon_start"], own["epsilon_end"], own["epsilon_decay"])
+        return float(exploration(np.float32(self.num_timesteps), *numbers, kind))
+
+
+def _policy() -> Any:
+    def values(network: Any, observations: Array, masks: Array | None) -> Array:
+        return action_values(network, observations, masks)
+
+    return jax.jit(values)
+
+
+def _several(value: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)

@@ -1,0 +1,155 @@
+"""From what a user calls an environment, a name or an object, to the environment itself."""
+
+import copy
+import difflib
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from sadq.envs import contract
+from sadq.envs.base import Environment
+from sadq.envs.contract import HostSpec
+from sadq.envs.native import Acrobot, BitFlip, CartPole
+from sadq.errors import SadqError
+
+HOST_PREFIX = "gymnasium:"
+
+_FACTORIES: dict[str, Callable[[], Any]] = {
+    "Acrobot-v1": Acrobot,
+    "BitFlip": BitFlip,
+    "CartPole-v0": lambda: CartPole(max_steps=200),
+    "CartPole-v1": lambda: CartPole(max_steps=500),
+}
+
+
+def register(name: str, factory: Callable[[], Any], replace: bool = False) -> None:
+    """Let `make(name)` give what `factory` makes: a native Environment or a gymnasium.Env, a new one on each call."""
+    if not isinstance(name, str) or not name or name.startswith(HOST_PREFIX):
+        raise SadqError(f"environment name {name!r} cannot be registered, expected a plain name: choose another one.")
+    if not callable(factory):
+        raise SadqError(f"environment {name} was registered with {factory!r}, expected a function without arguments.")
+    if name in _FACTORIES and not replace:
+        raise SadqError(f"environment {name} is registered already, expected a new name: choose one, or replace=True.")
+    _FACTORIES[name] = factory
+
+
+def list_environments(host: bool = False) -> list[str]:
+    """The registered names, with `host` also Gymnasium's ids (of which those with vectors and discrete actions work).
+
+    BitFlip also goes by "BitFlip-N", for instance "BitFlip-5".
+    """
+    return sorted(_FACTORIES) + (sorted(set(gymnasium.registry) - set(_FACTORIES)) if host else [])
+
+
+def make(environment: Any, host: bool = False) -> Environment | HostSpec:
+    """The environment that a name or an object stands for: a native one, or what is needed to run it on the host.
+
+    A name is looked up among the registered ones, then among Gymnasium's ids; `host=True`, or "gymnasium:" before the
+    id, goes straight to Gymnasium. An object may be an Environment or a HostSpec, returned as it is, a gymnasium.Env, of
+    which copies are made, or a function without arguments that makes either kind.
+    """
+    if isinstance(environment, str):
+        return _named(environment, host)
+    if isinstance(environment, HostSpec):
+        return environment
+    if isinstance(environment, gymnasium.Env):
+        return _from_instance(environment)
+    if not isinstance(environment, Environment):
+        return _from_factory(environment, None, host)
+    if host:
+        raise SadqError(
+            f"environment {environment.name} is native, expected a Gymnasium one for host=True: use NativeAsHost."
+        )
+    return environment
+
+
+def _named(name: str, host: bool) -> Environment | HostSpec:
+    if host or name.startswith(HOST_PREFIX):
+        return _from_gymnasium(name.removeprefix(HOST_PREFIX), host=True)
+    if name in _FACTORIES:
+        return _from_factory(_FACTORIES[name], name, host)
+    if match := re.fullmatch(r"BitFlip-(\d+)", name):
+        return BitFlip(bits=int(match[1]))
+    return _from_gymnasium(name, host=False)
+
+
+def _from_gymnasium(identifier: str, host: bool) -> Environment | HostSpec:
+    try:
+        made = contract.build(identifier, functools.partial(gymnasium.make, identifier, disable_env_checker=True))
+    except SadqError as error:
+        unknown = gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv
+        if isinstance(error.__cause__, unknown) or type(error.__cause__) is gymnasium.error.Error:
+            raise SadqError(f"unknown environment {identifier!r}, {_advice(identifier)}") from error.__cause__
+        raise
+    made.close()
+    assert made.spec is not None, "gymnasium.make gives every environment a specification"
+    module, separator, _ = identifier.rpartition(":")
+    name = module + separator + made.spec.id  # with the version, where the id came without
+    if name in _FACTORIES and not host:
+        return make(name)
+    # Made from the specification, since a worker process may not know what was registered in this one.
+    return contract.describe(_prefixed(name), functools.partial(gymnasium.make, made.spec, disable_env_checker=True))
+
+
+def _advice(identifier: str) -> str:
+    known = {name.lower(): name for name in list_environments(host=True)}
+    near = [known[match] for match in difflib.get_close_matches(identifier.lower(), known, n=3)]
+    if near:
+        return f"expected a registered name: did you mean {' or '.join(near)}?"
+    return "expected a registered name: list_environments(host=True) gives them all."
+
+
+def _from_instance(environment: gymnasium.Env) -> HostSpec:
+    name = _name_of(environment)
+    reason = "it has none"
+    if environment.spec is not None:
+        from_spec = functools.partial(gymnasium.make, environment.spec, disable_env_checker=True)
+        try:
+            contract.build(name, from_spec).close()
+        except SadqError as error:
+            reason = contract.one_line(error.__cause__ or error)
+        else:
+            return contract.describe(name, from_spec)
+    try:
+        copy.deepcopy(environment).close()
+    except Exception as error:
+        raise SadqError(
+            f"environment {name} can be copied neither through its Gymnasium spec ({reason}) nor by copy.deepcopy "
+            f"({contract.one_line(error)}): pass a function without arguments that makes one."
+        ) from error
+    return contract.describe(name, functools.partial(copy.deepcopy, environment))
+
+
+def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | HostSpec:
+    label = name or getattr(factory, "__name__", None) or repr(factory)
+    if not callable(factory):
+        raise SadqError(
+            f"{factory!r} is no environment, expected a name, an Environment, a gymnasium.Env or a function without "
+            "arguments that makes one: pass one of these."
+        )
+    try:
+        made = factory()
+    except Exception as error:
+        raise SadqError(f"environment {label} could not be made: {contract.one_line(error)}") from error
+    if isinstance(made, gymnasium.Env):
+        made.close()
+        return contract.describe(name or _name_of(made), factory)
+    if not isinstance(made, Environment):
+        raise SadqError(
+            f"environment {label} was made as a {type(made).__name__}, expected an Environment or a gymnasium.Env."
+        )
+    return make(made, host)
+
+
+def _name_of(environment: gymnasium.Env) -> str:
+    if environment.spec is None:
+        return type(environment.unwrapped).__name__
+    return _prefixed(environment.spec.id)
+
+
+def _prefixed(name: str) -> str:
+    """A name that leads back to Gymnasium, also where the bare one is a registered environment's."""
+    return HOST_PREFIX + name if name in _FACTORIES else name

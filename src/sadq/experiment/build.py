@@ -1,0 +1,219 @@
+"""From a config to a fleet that can run: the one place where names become objects."""
+
+import dataclasses
+import itertools
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sadq import keys
+from sadq.agents import AGENTS, AgentSpec, parse_agent
+from sadq.dynamics.gaussian import GaussianModel
+from sadq.envs import registry
+from sadq.envs.base import Environment
+from sadq.envs.contract import HostSpec
+from sadq.envs.host import HostEnvironments
+from sadq.errors import SadqError
+from sadq.experiment.config import Config
+from sadq.fleet import Fleet, Loop, stack_hyper
+from sadq.host_loop import HostLoop
+from sadq.learner import Guidance, Hyper, Learner
+from sadq.nets.encoders import VectorEncoder
+from sadq.nets.heads import ScalarHead
+from sadq.nets.value import ValueNetwork
+from sadq.replay.samplers import Prioritised
+from sadq.replay.store import Ring
+from sadq.scan_loop import ScanFleet, ScanLoop
+from sadq.types import Key
+
+MAX_CHUNK = 25
+"""Collects in one compiled call: long enough to hide its overhead, short enough that Ctrl-C answers soon."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """The fixed places, counted in collects, where a run may pause and where it evaluates."""
+
+    origin: int  # where it begins: 0, or where earlier training ended
+    end: int  # whole chunks after the origin
+    chunk: int
+    interval: int  # between evaluations: whole chunks
+
+    @classmethod
+    def of(cls, config: Config, origin: int = 0) -> "Grid":
+        needed = -(-config.steps // config.collect) - origin
+        interval = max(1, needed // config.evaluations)
+        chunk = min(interval, MAX_CHUNK)
+        return cls(origin, origin + -(-needed // chunk) * chunk, chunk, interval // chunk * chunk)
+
+    def evaluates(self, collect: int) -> bool:
+        return (collect - self.origin) % self.interval == 0 or collect == self.end
+
+
+def members_of(config: Config) -> list[dict[str, Any]]:
+    """What distinguishes each member: every combination of the swept numbers, for every seed."""
+    axes = {
+        "alpha": config.alpha or (None,),
+        "learning_rate": config.learning_rate,
+        "discount": config.discount,
+        "epsilon_start": config.epsilon.start,
+        "epsilon_end": config.epsilon.end,
+        "epsilon_decay": config.epsilon.decay,
+        "seed": config.seeds,
+    }
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def hyper_of(config: Config) -> Hyper:
+    """The members' numbers as the compiled program takes them: [M] on every leaf."""
+    return stack_hyper(
+        [
+            Hyper(
+                seed=jnp.uint32(member["seed"]),
+                alpha=jnp.float32(1.0 if member["alpha"] is None else member["alpha"]),
+                learning_rate=jnp.float32(member["learning_rate"]),
+                model_learning_rate=jnp.float32(config.model.learning_rate),
+                discount=jnp.float32(member["discount"]),
+                epsilon_start=jnp.float32(member["epsilon_start"]),
+                epsilon_end=jnp.float32(member["epsilon_end"]),
+                epsilon_decay=jnp.float32(member["epsilon_decay"]),
+            )
+            for member in members_of(config)
+        ]
+    )
+
+
+def make_learner(config: Config, environment: Environment | HostSpec) -> Learner:
+    """The agent's row, with the config's sizes filled in."""
+    name, guided = parse_agent(config.agent)
+    row = AGENTS[name]
+    ring = Ring(
+        capacity=config.buffer_size,
+        environments=config.environments,
+        observation_size=environment.observation_size,
+        action_count=environment.action_count,
+        has_masks=environment.has_masks,
+        steps=row.steps if config.n_step is None else config.n_step,
+        time_limit_is_terminal=config.time_limit_is_terminal,
+    )
+    prioritised = (config.replay or row.replay) == "prioritised"
+    return Learner(
+        make_network=_network_maker(config, row, ring),
+        rule=row.bootstrap,
+        ring=ring,
+        batch_size=config.batch_size,
+        updates=config.updates_per_collect,
+        total_steps=config.steps,
+        guidance=_guidance(config, environment) if guided else None,
+        prioritised=Prioritised(ring, config.priority_exponent) if prioritised else None,
+        importance=config.importance_exponent,
+        soft_target_rate=config.soft_target_rate,
+        max_gradient_norm=config.max_gradient_norm,
+        learning_rate_schedule=config.learning_rate_schedule,
+    )
+
+
+def _network_maker(config: Config, row: AgentSpec, ring: Ring):
+    def make(key: Key) -> ValueNetwork:
+        encoder = VectorEncoder(ring.observation_size, config.hidden, keys.purpose(key, "encoder"))
+        head = ScalarHead(
+            config.hidden[-1], ring.action_count, row.dueling, config.huber, keys.purpose(key, "head")
+        )
+        return ValueNetwork(encoder, head)
+
+    return make
+
+
+def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
+    model = config.model
+
+    def make(key: Key) -> GaussianModel:
+        return GaussianModel(
+            environment.observation_size,
+            environment.action_count,
+            model.hidden,
+            key,
+            state_scale=model.state_scale,
+            continuation=model.continuation,
+            rollout=model.rollout,
+            loss_kind=model.loss,
+        )
+
+    # A host environment tells its mask only for states it is in, so at a predicted s'' all actions count.
+    native = isinstance(environment, Environment) and environment.has_masks
+    return Guidance(
+        make_model=make,
+        batch_size=model.batch_size,
+        updates=model.updates_per_collect,
+        gate=model.gate,
+        samples=model.samples,
+        chunk=model.action_chunk,
+        legal=environment.legal if native else lambda _: None,
+    )
+
+
+def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -> Loop:
+    """The fleet bound to its members."""
+    learner, hyper = make_learner(config, environment), hyper_of(config)
+    shared = {
+        "learner": learner,
+        "collect_steps": config.collect // config.environments,
+        "exploration": AGENTS[parse_agent(config.agent)[0]].exploration,
+        "epsilon_decay": config.epsilon.schedule,
+        "target_interval": config.target_update_interval,
+        "target_unit": config.target_update_unit,
+        "evaluation_episodes": config.evaluation_episodes,
+    }
+    if isinstance(environment, Environment):
+        return ScanLoop(ScanFleet(**shared, environment=environment), hyper, chunk)
+    seeds = [member["seed"] for member in members_of(config)]
+    workers = "auto" if config.workers is None else config.workers
+    return HostLoop(
+        Fleet(**shared),
+        hyper,
+        chunk,
+        HostEnvironments(environment, seeds, config.environments, workers=workers, purpose="collect"),
+        HostEnvironments(environment, seeds, config.evaluation_episodes, workers=workers, purpose="evaluate"),
+    )
+
+
+def check_memory(learner: Learner, members: int) -> int:
+    """The replay's bytes on one device, refused with the figure where they cannot fit."""
+    devices = jax.devices()
+    shards = max(count for count in range(1, len(devices) + 1) if members % count == 0)
+    # Devices of a CPU backend share the machine's memory.
+    needed = learner.ring.nbytes * members // (1 if devices[0].platform == "cpu" else shards)
+    free = free_bytes(devices[0])
+    if free is not None and needed > free:
+        raise SadqError(
+            f"The replay needs {_gigabytes(needed)} for {members} members of {learner.ring.capacity:,} transitions, but "
+            f"{devices[0].device_kind} has {_gigabytes(free)} free: lower buffer_size or the number of members."
+        )
+    return needed
+
+
+def free_bytes(device: jax.Device) -> int | None:
+    """Memory that can still be had on a device; None where nobody says."""
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+    try:
+        with open("/proc/meminfo") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        names = os.sysconf_names
+        if "SC_AVPHYS_PAGES" in names:
+            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return None
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB"
+
+
+def resolve(environment: Any) -> Environment | HostSpec:
+    """A name or object as an environment."""
+    return registry.make(environment)

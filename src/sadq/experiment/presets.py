@@ -1,0 +1,158 @@
+"""The paper's configuration tables as values, a default for any environment, and quick variants to look at.
+
+The four presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
+the library it used: eight environments, a time limit that counts as terminal, plain squared error, no clipping. The
+target interval is read as env steps.
+"""
+
+import dataclasses
+import difflib
+from typing import Any
+
+from sadq.agents import parse_agent
+from sadq.envs.registry import list_environments
+from sadq.errors import SadqError
+from sadq.experiment.config import Config, Epsilon, Model
+
+PAPER_SEEDS = (0, 1, 2, 3, 4)
+
+
+def _paper(name: str, environment: str, **values: Any) -> Config:
+    return Config(
+        preset=name,
+        environment=environment,
+        agent="dueling+sadq",
+        seeds=PAPER_SEEDS,
+        alpha=(0.2,),
+        time_limit_is_terminal=True,
+        **values,
+    )
+
+
+def _exponential(start: float, end: float, decay: float) -> Epsilon:
+    return Epsilon((start,), (end,), (decay,), "exponential")
+
+
+def _quick(name: str, base: Config, **values: Any) -> Config:
+    """A short run with the default's learning settings, which show learning sooner than the paper's."""
+    sound = {
+        field: getattr(DEFAULT, field)
+        for field in "updates_per_collect collect target_update_interval soft_target_rate huber max_gradient_norm".split()
+    }
+    return dataclasses.replace(
+        base, preset=name, seeds=(0, 1, 2), time_limit_is_terminal=False, evaluations=20, **{**sound, **values}
+    )
+
+
+DEFAULT = Config(
+    alpha=(0.2,),
+    agent="dueling+sadq",
+    target_update_interval=None,
+    soft_target_rate=0.01,
+    huber=1.0,
+    max_gradient_norm=10.0,
+    model=Model(continuation=True, gate="batch"),
+)
+
+ACROBOT = _paper(
+    "acrobot",
+    "Acrobot-v1",
+    discount=(0.99,),
+    hidden=(256, 256),
+    batch_size=128,
+    learning_rate=(1e-4,),
+    updates_per_collect=10,
+    target_update_interval=2400,
+    steps=960_000,
+    buffer_size=100_000,
+    collect=96,
+    epsilon=_exponential(1.0, 0.05, 250_000),
+    model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-5),
+    evaluation_episodes=8,
+)
+
+LUNARLANDER = _paper(
+    "lunarlander",
+    "LunarLander-v3",
+    discount=(0.99,),
+    hidden=(512, 64),
+    batch_size=64,
+    learning_rate=(1e-3,),
+    updates_per_collect=10,
+    target_update_interval=640,
+    steps=128_000,
+    buffer_size=100_000,
+    collect=64,
+    epsilon=_exponential(0.95, 0.1, 50_000),
+    model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
+    evaluation_episodes=8,
+)
+
+CARTPOLE = _paper(
+    "cartpole",
+    "CartPole-v0",
+    discount=(0.97,),
+    hidden=(128, 128, 64),
+    batch_size=64,
+    learning_rate=(1e-3,),
+    updates_per_collect=1,
+    target_update_interval=8000,
+    steps=160_000,
+    buffer_size=100_000,
+    collect=80,
+    epsilon=_exponential(0.95, 0.1, 10_000),
+    model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
+    evaluation_episodes=5,
+)
+
+BITFLIP = _paper(
+    "bitflip",
+    "BitFlip-8",
+    discount=(0.99,),
+    hidden=(128, 128, 64),
+    batch_size=128,
+    learning_rate=(5e-4,),
+    updates_per_collect=10,
+    target_update_interval=4800,
+    steps=960_000,
+    buffer_size=4000,
+    collect=96,
+    epsilon=_exponential(0.2, 0.2, 100),
+    model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-4),
+    evaluation_episodes=8,
+)
+
+PRESETS: dict[str, Config] = {
+    "default": DEFAULT,
+    "acrobot": ACROBOT,
+    "bitflip": BITFLIP,
+    "cartpole": CARTPOLE,
+    "lunarlander": LUNARLANDER,
+    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000, learning_rate=(5e-4,)),
+    "bitflip-quick": _quick("bitflip-quick", BITFLIP, environment="BitFlip-5", steps=40_000),
+    "cartpole-quick": _quick("cartpole-quick", CARTPOLE, steps=40_000),
+    "lunarlander-quick": _quick("lunarlander-quick", LUNARLANDER, steps=50_000),
+}
+
+
+def preset(name: str, agent: str | None = None) -> Config:
+    """The config of a preset, or the default one on a Gymnasium id or registered environment, for an agent."""
+    config = PRESETS.get(name)
+    if config is None:
+        config = dataclasses.replace(DEFAULT, environment=_environment(name))
+    if agent is None:
+        return config
+    base, guided = parse_agent(agent)
+    full = f"{base}+sadq" if guided else base
+    return dataclasses.replace(config, agent=full, alpha=config.alpha if guided else None)
+
+
+def _environment(name: str) -> str:
+    """`name` if an environment answers to it; else a sentence that offers what is near."""
+    known = list_environments(host=True)
+    # A colon stands for "gymnasium:ID" or Gymnasium's own "module:ID", whose environments are known only after import.
+    if name in known or ":" in name or name.startswith("BitFlip-"):
+        return name
+    near = difflib.get_close_matches(name, [*PRESETS, *known], n=3, cutoff=0.5)
+    offer = f"did you mean {' or '.join(near)}?" if near else f"presets are {', '.join(PRESETS)}."
+    raise SadqError(f"Unknown preset or environment {name!r}: expected a preset or a Gymnasium id; {offer}")
