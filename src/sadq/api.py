@@ -16,7 +16,7 @@ from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder, describe
 from sadq.experiment.presets import PRESETS
-from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.run import Callback, create, reopen
 from sadq.fleet import action_values
 from sadq.progress import display
 from sadq.types import Array
@@ -94,7 +94,7 @@ class SADQ:
         if steps < 1:
             raise SadqError(f"learn was asked for {steps} steps: expected at least 1.")
         experiment = self._experiment
-        if experiment.loop is None:
+        if not experiment.begun:
             experiment.config = dataclasses.replace(experiment.config, steps=steps)
             experiment.begin()
         else:
@@ -130,7 +130,9 @@ class SADQ:
         single = observations.ndim == 1
         size = environment.observation_size
         if observations.ndim not in (1, 2) or observations.shape[-1] != size:
-            raise SadqError(f"Cannot act on an observation of shape {observations.shape}: expected ({size},) or (n, {size}).")
+            raise SadqError(
+                f"Cannot act on an observation of shape {observations.shape}: expected ({size},) or (n, {size})."
+            )
         observations = observations.reshape(-1, size)
         masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
         if masks is None and environment.has_masks and hasattr(environment, "legal"):
@@ -181,7 +183,7 @@ class SADQ:
         return model
 
     def _begun(self) -> None:
-        if self._experiment.loop is None:
+        if not self._experiment.begun:
             self._experiment.begin()
 
     def _epsilon(self, member: int) -> float:

@@ -228,7 +228,8 @@ def _drive(experiment: Any, as_json: bool, quiet: bool) -> int:
             finished = experiment.run(update)
         if not finished:
             print(
-                f"sadq: stopped and saved at step {experiment.step:,}; go on with `sadq resume {path}`.", file=sys.stderr
+                f"sadq: stopped and saved at step {experiment.step:,}; go on with `sadq resume {path}`.",
+                file=sys.stderr,
             )
             return 130
         result = experiment.result()

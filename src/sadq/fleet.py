@@ -168,23 +168,26 @@ class Fleet:
         return member._replace(learner=state, ring=ring, priorities=priorities), metrics
 
     def over_members(self, function: Callable, members: int, donate: bool = False) -> Callable:
-        """`function(member, hyper, *shared)` for all members at once, sharded over the devices there are."""
+        """`function(member, own, *shared)` for all members at once, sharded over the devices there are.
+
+        `member` and `own` have the axis M on every leaf; `donate` gives the first one's memory to the result.
+        """
         devices = self.devices or tuple(jax.devices())
         shards = max(count for count in range(1, len(devices) + 1) if members % count == 0)
         vectorise = devices[0].platform != "cpu" if self.vectorise is None else self.vectorise
 
-        def stacked(member: PyTree, hyper: Hyper, *shared: PyTree) -> PyTree:
+        def stacked(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
             if vectorise:
-                return jax.vmap(lambda one, own: function(one, own, *shared))(member, hyper)
-            return jax.lax.map(lambda pair: function(*pair, *shared), (member, hyper))
+                return jax.vmap(lambda *pair: function(*pair, *shared))(member, own)
+            return jax.lax.map(lambda pair: function(*pair, *shared), (member, own))
 
         if shards > 1:
             mesh = Mesh(devices[:shards], ("members",))
             split, whole = PartitionSpec("members"), PartitionSpec()
 
-            def sharded(member: PyTree, hyper: Hyper, *shared: PyTree) -> PyTree:
+            def sharded(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
                 specs = (split, split, *(whole for _ in shared))
-                return jax.shard_map(stacked, mesh=mesh, in_specs=specs, out_specs=split)(member, hyper, *shared)
+                return jax.shard_map(stacked, mesh=mesh, in_specs=specs, out_specs=split)(member, own, *shared)
 
             return jax.jit(sharded, donate_argnums=0 if donate else ())
         return jax.jit(stacked, donate_argnums=0 if donate else ())

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sadq.envs.group import IDLE
 from sadq.envs.host import HostEnvironments
 from sadq.exploration import best_actions
 from sadq.fleet import Evaluation, Fleet, MemberState, Programs, action_values
@@ -34,8 +35,8 @@ class HostLoop:
             action = best_actions(values, mask)
             return action, jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
 
-        def absorb(inputs: PyTree, own: Hyper, index: Array) -> tuple[MemberState, Metrics]:
-            member, collected = inputs
+        def absorb(member: MemberState, inputs: PyTree, index: Array) -> tuple[MemberState, Metrics]:
+            own, collected = inputs
             return fleet.absorb(member, own, collected, index)
 
         self._init = self.programs.timed(fleet.over_members(lambda _, own: fleet.init_member(own, None), members))
@@ -52,7 +53,7 @@ class HostLoop:
         rows = []
         for index in range(first, first + self.collects):
             state, collected, episodes = self._collect(state, index)
-            state, metrics = self._absorb((state, collected), self.hyper, jnp.int32(index))
+            state, metrics = self._absorb(state, (self.hyper, collected), jnp.int32(index))
             rows.append(metrics | episodes)
         return state, jax.tree.map(lambda *values: np.stack([np.asarray(value) for value in values], axis=1), *rows)
 
@@ -65,7 +66,7 @@ class HostLoop:
         while running.any():
             action, value = self._greedy((state.learner.online.parameters, observation, mask), self.hyper)
             predicted = np.asarray(value) if predicted is None else predicted
-            step = self.evaluation.step(np.asarray(action), active=running)
+            step = self.evaluation.step(np.where(running, action, IDLE))
             gained = np.where(running, step.reward, 0)
             totals = totals._replace(
                 returns=totals.returns + gained,

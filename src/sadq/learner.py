@@ -19,7 +19,7 @@ from sadq.core.rollout import bellman_estimate, best_value, rollout_scores
 from sadq.core.schedules import importance_exponent, learning_rate_factor
 from sadq.dynamics.gaussian import GaussianModel
 from sadq.nets.value import ValueNetwork
-from sadq.replay.samplers import Prioritised, Priorities, uniform
+from sadq.replay.samplers import Priorities, Prioritised, uniform
 from sadq.replay.store import Ring
 from sadq.types import Array, Batch, Key, Metrics, PyTree, Transition
 
@@ -97,7 +97,13 @@ class Learner:
         return LearnerState(Trainable(network, ADAM.init(network)), network, model, jnp.int32(-1))
 
     def learn(
-        self, state: LearnerState, hyper: Hyper, ring: Transition, priorities: Priorities | None, rows: Array, index: Array
+        self,
+        state: LearnerState,
+        hyper: Hyper,
+        ring: Transition,
+        priorities: Priorities | None,
+        rows: Array,
+        index: Array,
     ) -> tuple[LearnerState, Priorities | None, Metrics]:
         """All updates that follow the collect number `index`, with `rows` rows written to the ring so far."""
         root = keys.member_key(hyper.seed)
@@ -143,9 +149,9 @@ class Learner:
         guidance = self.guidance
         model_keys = keys.range_of(keys.purpose(root, "model-update"), index * guidance.updates, guidance.updates)
         one_step_ring = self.ring.single_steps
-        position = jax.vmap(
-            lambda key: uniform(one_step_ring, rows, keys.purpose(key, "sample"), guidance.batch_size)
-        )(model_keys)
+        position = jax.vmap(lambda key: uniform(one_step_ring, rows, keys.purpose(key, "sample"), guidance.batch_size))(
+            model_keys
+        )
 
         def update(state, key_and_batch):
             return self.model_update(state, hyper, *key_and_batch, rows * self.ring.environments)
@@ -280,9 +286,7 @@ class Learner:
             gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, self.max_gradient_norm / norm), gradient)
         direction, moments = ADAM.update(gradient, trainable.moments)
         parameters = jax.tree.map(lambda old, change: old - rate * change, trainable.parameters, direction)
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(healthy, new, old), Trainable(parameters, moments), trainable
-        )
+        kept = jax.tree.map(lambda new, old: jnp.where(healthy, new, old), Trainable(parameters, moments), trainable)
         return kept, jnp.where((diverged_at < 0) & ~healthy, step, diverged_at), norm
 
 

@@ -70,7 +70,11 @@ def _option_names(kind: type, prefix: str = "--") -> dict[str, str]:
         elif isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             names |= _option_names(field.type, f"{option}.")
         else:
-            shown = field.type.__name__ if isinstance(field.type, type) and not hasattr(field.type, "__args__") else field.type
+            shown = (
+                field.type.__name__
+                if isinstance(field.type, type) and not hasattr(field.type, "__args__")
+                else field.type
+            )
             names[option] = str(shown).replace("typing.", "")
             names[option.replace(field.name.replace("_", "-"), "no-" + field.name.replace("_", "-"))] = "nothing"
     return names

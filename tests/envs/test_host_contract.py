@@ -161,7 +161,7 @@ def test_actions_are_counted_from_the_space_s_start():
     assert [environment.taken for environment in environments._runner._environments] == [[0], [2]]
 
 
-@pytest.mark.parametrize("actions", [np.zeros((2, 1), int), np.zeros((1, 2)), [[0, 2]], [[0, -1]]])
+@pytest.mark.parametrize("actions", [np.zeros((2, 1), int), np.zeros((1, 2)), [[0, 2]], [[0, -2]]])
 def test_actions_are_checked(actions):
     environments = HostEnvironments(make(Walk), [0], 2, workers=0)
     environments.reset()

@@ -1,52 +1,14 @@
-"""A fleet of host environments: episodes, seeds, masks, workers, and resuming."""
-
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+"""A fleet of host environments: episodes, seeds, masks, and resuming."""
 
 import gymnasium
 import numpy as np
 import pytest
-from sample_environments import Broken, Dying, Slow, Talkative, Unseeded, Walk
+from fleet_helpers import SEEDS, actions_of, assert_same, run
+from sample_environments import Unseeded, Walk
 
-from sadq.envs import HostEnvironments, make, workers
+from sadq.envs import make
 from sadq.envs.group import Slot, episode_seed
 from sadq.errors import SadqError
-
-SEEDS = [3, 8]
-
-
-def actions_of(spec, steps, shape=(2, 3), seed=0):
-    return np.random.default_rng(seed).integers(0, spec.action_count, (steps, *shape)).astype(np.int32)
-
-
-def run(environments, actions):
-    """Every array that comes out of the given actions, as one flat list."""
-    return [part for action in actions for part in environments.step(action) if part is not None]
-
-
-def assert_same(left, right):
-    assert len(left) == len(right)
-    for mine, theirs in zip(left, right, strict=True):
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_array_equal(mine, theirs)
-
-
-@pytest.fixture
-def started():
-    """HostEnvironments that are closed after the test."""
-    opened = []
-
-    def start(spec, seeds=SEEDS, environments=3, **options):
-        opened.append(HostEnvironments(spec, seeds, environments, **options))
-        return opened[-1]
-
-    yield start
-    for environments in opened:
-        environments.close()
 
 
 def test_steps_are_gymnasium_s(started):
@@ -131,23 +93,6 @@ def test_masks(started):
     np.testing.assert_array_equal(step.mask, np.broadcast_to([False, True, True], (2, 3, 3)))
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_workers_change_nothing(started, count):
-    spec = make(lambda: Walk(masks=True, dtype=np.float64))
-    plain, pooled = started(spec, workers=0), started(spec, workers=count)
-    assert (plain.workers, pooled.workers) == (0, count)
-    assert_same(plain.reset(), pooled.reset())
-    actions = actions_of(spec, 60)
-    assert_same(run(plain, actions[:45]), run(pooled, actions[:45]))
-    saved = pooled.state()
-    assert_same(list(plain.state().values()), list(saved.values()))
-    # Resumed with another number of workers than it was saved with.
-    resumed = started(spec, workers=3 - min(count, 2))
-    assert_same(plain.restore(saved), resumed.restore(saved))
-    assert plain.exact_resume and resumed.exact_resume
-    assert_same(run(plain, actions[45:]), run(resumed, actions[45:]))
-
-
 @pytest.mark.parametrize("name", ["gymnasium:CartPole-v1", "LunarLander-v3"])
 def test_resume_is_exact(started, name):
     if name.startswith("Lunar"):
@@ -223,121 +168,3 @@ def test_results_are_not_overwritten(started):
     before = [part.copy() for part in step if part is not None]
     environments.step(np.ones((2, 3), int))
     assert_same(before, [part for part in step if part is not None])
-
-
-def test_errors_are_the_same_in_workers(started):
-    spec = make(lambda: Broken(step=KeyError("road_7"), after=1))
-    messages = []
-    for count in (0, 2):
-        environments = started(spec, workers=count)
-        environments.reset()
-        environments.step(np.zeros((2, 3), int))
-        with pytest.raises(SadqError) as caught:
-            environments.step(np.zeros((2, 3), int))
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1] == "environment Broken failed in step: KeyError: 'road_7'"
-    assert "KeyError" in caught.value.__notes__[0]
-    with pytest.raises(SadqError, match="make new ones"):
-        environments.step(np.zeros((2, 3), int))
-
-
-def test_a_worker_that_dies_is_told(started):
-    environments = started(make(Dying), workers=2)
-    environments.reset()
-    with pytest.raises(SadqError, match="died with exit code 3"):
-        environments.step(np.zeros((2, 3), int))
-
-
-def test_an_environment_that_cannot_travel_is_told():
-    lock = __import__("threading").Lock()
-    spec = make(lambda: Walk() if lock else None)
-    with pytest.raises(SadqError, match="cannot be sent to worker processes .* use workers=0"):
-        HostEnvironments(spec, [0], 2, workers=2)
-
-
-def test_workers_have_their_streams_to_themselves_and_no_jax(started):
-    environments = started(make(Talkative), workers=2)
-    environments.reset()
-    assert (environments.step(np.zeros((2, 3), int)).reward == 0).all()
-
-
-def test_workers_end_on_close(started):
-    environments = started(make(Walk), workers=2)
-    environments.reset()
-    processes = environments._runner._processes
-    environments.close()
-    assert [process.returncode for process in processes] == [0, 0]
-    environments.close()
-    with pytest.raises(SadqError, match="closed"):
-        environments.reset()
-
-
-SCRIPT = """
-import gymnasium, numpy, time
-from sadq.envs import HostEnvironments, make
-
-class Local(gymnasium.Env):
-    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
-    def reset(self, *, seed=None, options=None):
-        return numpy.zeros(1), {}
-    def step(self, action):
-        return numpy.ones(1), 0.0, False, False, {}
-
-environments = HostEnvironments(make(Local), [0], 2, workers=2)
-environments.reset()
-assert environments.step(numpy.zeros((1, 2), int)).observation.sum() == 2
-print(*(process.pid for process in environments._runner._processes), flush=True)
-time.sleep(60)
-"""
-
-
-def test_workers_need_no_guard_and_die_with_their_parent(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    source = str(Path(workers.__file__).parents[2])
-    variables = os.environ | {"PYTHONPATH": source, "JAX_PLATFORMS": "cpu"}
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=variables, text=True)
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(pids) == 2
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while any(_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _alive(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-def test_auto_uses_workers_only_where_they_help(monkeypatch):
-    assert workers.best_count(seconds=10e-6, count=8, processors=16) == 0
-    assert workers.best_count(seconds=10e-3, count=8, processors=1) == 0
-    assert workers.best_count(seconds=10e-3, count=8, processors=4) == 4
-    assert workers.best_count(seconds=10e-3, count=2, processors=4) == 2
-    monkeypatch.setattr(workers, "_processors", lambda: 4)
-    assert workers.resolve("auto", make(Walk), 6) == 0
-    assert workers.resolve("auto", make(Slow), 6) > 1
-    assert workers.resolve("auto", make(Slow), 1) == 0
-    assert workers.resolve(8, make(Walk), 6) == 6
-
-
-def test_calibration_takes_legal_actions():
-    class Strict(Walk):
-        def step(self, action):
-            assert self.info()["action_mask"][action]
-            return super().step(action)
-
-    assert 0 < workers.step_seconds(make(lambda: Strict(masks=True, actions=3))) < 0.1
-
-
-def test_a_worker_does_not_import_jax():
-    code = "import sys, sadq.envs.workers; sys.exit('jax' in sys.modules)"
-    source = str(Path(workers.__file__).parents[2])
-    subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": source}, check=True)

@@ -10,6 +10,9 @@ from sadq.envs import contract
 from sadq.envs.contract import HostSpec
 from sadq.errors import SadqError
 
+IDLE = -1
+"""The action that leaves an environment alone for a step; what it answers then is zeros."""
+
 
 class HostStep(NamedTuple):
     """What a batch of environments answers to its actions; leading axes [M, E], or [n] within a group."""
@@ -59,16 +62,18 @@ class EnvironmentGroup:
         return self._begin(range(len(self._slots)))
 
     def step(self, actions: np.ndarray) -> HostStep:
-        """Take one action [n] in each environment."""
+        """Take one action [n] in each environment, but none where it is IDLE."""
         spec, count = self._spec, len(self._slots)
         # In double precision until `finite`, which turns an overflow into a refusal rather than a warning.
-        raw = np.empty((count, spec.observation_size))
-        rewards = np.empty(count)
-        terminated = np.empty(count, bool)
-        truncated = np.empty(count, bool)
-        next_mask = np.empty((count, spec.action_count), bool) if spec.has_masks else None
-        for slot, action in enumerate((actions + spec.action_start).tolist()):
-            result = contract.call_step(spec, self._environments[slot], action)
+        raw = np.zeros((count, spec.observation_size))
+        rewards = np.zeros(count)
+        terminated = np.zeros(count, bool)
+        truncated = np.zeros(count, bool)
+        next_mask = np.ones((count, spec.action_count), bool) if spec.has_masks else None
+        for slot, action in enumerate(actions.tolist()):
+            if action == IDLE:
+                continue
+            result = contract.call_step(spec, self._environments[slot], action + spec.action_start)
             raw[slot], rewards[slot], ends, truncated[slot], info = contract.checked_step(spec, result)
             terminated[slot] = ends
             legal = contract.checked_mask(spec, "step", info, final=ends)

@@ -12,7 +12,7 @@ from sadq.envs import base
 from sadq.envs import workers as processes
 from sadq.envs.base import Environment, Timed
 from sadq.envs.contract import HostSpec
-from sadq.envs.group import EnvironmentGroup, HostStep, Slot
+from sadq.envs.group import IDLE, EnvironmentGroup, HostStep, Slot
 from sadq.errors import SadqError
 from sadq.types import Array, Key
 
@@ -66,7 +66,10 @@ class HostEnvironments:
         return self._current(observations, masks)
 
     def step(self, actions: np.ndarray) -> HostStep:
-        """Take actions i32[M, E]; environments whose episode ends begin their next one right away."""
+        """Take actions i32[M, E]; environments whose episode ends begin their next one right away.
+
+        The action IDLE leaves an environment alone; it must be reset before it is stepped again.
+        """
         if self._observations is None:
             raise SadqError(f"environment {self.name} was stepped before it was reset: call reset or restore first.")
         flat = _checked_actions(self, actions).reshape(-1)
@@ -265,7 +268,7 @@ def _checked_actions(environments: "HostEnvironments | NativeAsHost", actions: n
             f"environment {environments.name} got actions of shape {array.shape} and type {array.dtype}, expected "
             f"integers of shape {environments.shape}: pass one action for each environment of each member."
         )
-    if array.min() < 0 or array.max() >= environments.action_count:
+    if array.min() < IDLE or array.max() >= environments.action_count:
         raise SadqError(
             f"environment {environments.name} got actions from {array.min()} to {array.max()}, expected 0 to "
             f"{environments.action_count - 1}: pass legal ones."

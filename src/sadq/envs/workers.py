@@ -30,7 +30,7 @@ START_SECONDS = 0.5
 """What starting workers takes, to be earned back within `STEPS_TO_EARN`."""
 STEPS_TO_EARN = 5_000
 WORTHWHILE = 0.8
-"""The share of the time in one process under which workers are used: processors are rarely all ours."""
+"""The share of the time in one process that workers must stay under to be used: the estimate is a rough one."""
 CALIBRATION_STEPS = 64
 CALIBRATION_SECONDS = 0.25
 CLOSE_SECONDS = 5.0
@@ -236,4 +236,7 @@ def _receive(stream: IO[bytes]) -> bytes:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processors that we may use and that others leave free: on a busy machine workers are slower than none."""
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    return max(1, round(ours * (1.0 - min(1.0, busy))))

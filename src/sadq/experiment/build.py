@@ -118,9 +118,7 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
 def _network_maker(config: Config, row: AgentSpec, ring: Ring):
     def make(key: Key) -> ValueNetwork:
         encoder = VectorEncoder(ring.observation_size, config.hidden, keys.purpose(key, "encoder"))
-        head = ScalarHead(
-            config.hidden[-1], ring.action_count, row.dueling, config.huber, keys.purpose(key, "head")
-        )
+        head = ScalarHead(config.hidden[-1], ring.action_count, row.dueling, config.huber, keys.purpose(key, "head"))
         return ValueNetwork(encoder, head)
 
     return make

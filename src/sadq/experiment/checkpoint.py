@@ -87,8 +87,12 @@ def save(folder: Path, collect: int, state: PyTree, outside: dict[str, np.ndarra
         shutil.rmtree(temporary, ignore_errors=True)
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         older = latest(folder)
-        rest = f"; the previous one, {older}, is intact: make room and resume" if older else ": make room and start again"
-        raise SadqError(f"Could not save a checkpoint of {len(content):,} bytes under {folder}: {reason}{rest}.") from error
+        rest = (
+            f"; the previous one, {older}, is intact: make room and resume" if older else ": make room and start again"
+        )
+        raise SadqError(
+            f"Could not save a checkpoint of {len(content):,} bytes under {folder}: {reason}{rest}."
+        ) from error
     for old in _all(folder)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return final

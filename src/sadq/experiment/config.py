@@ -200,25 +200,37 @@ def validate(config: Config) -> None:
     _check(len(config.seeds) > 0, "No seeds were given: a run needs at least one.")
     _check(len(set(config.seeds)) == len(config.seeds), f"A seed appears twice in {config.seeds}: give each one once.")
     _check(all(0 <= seed < 2**32 for seed in config.seeds), f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1.")
-    for name in (
-        "steps batch_size environments collect updates_per_collect buffer_size evaluations evaluation_episodes "
-        "model.batch_size model.updates_per_collect model.samples"
-    ).split():
+    for name in [
+        "steps",
+        "batch_size",
+        "environments",
+        "collect",
+        "updates_per_collect",
+        "buffer_size",
+        "evaluations",
+        "evaluation_episodes",
+        "model.batch_size",
+        "model.updates_per_collect",
+        "model.samples",
+    ]:
         value = _get(config, name)
         _check(value >= 1, f"{name} = {value} must be at least 1.")
-    for name in "n_step target_update_interval model.action_chunk".split():
+    for name in ["n_step", "target_update_interval", "model.action_chunk"]:
         value = _get(config, name)
         _check(value is None or value >= 1, f"{name} = {value} must be at least 1, or None.")
-    for name in "hidden model.hidden".split():
+    for name in ["hidden", "model.hidden"]:
         sizes = _get(config, name)
-        _check(len(sizes) > 0 and min(sizes) >= 1, f"{name} = {_shown(sizes)} must name at least one layer, of size 1 or more.")
-    for name in "learning_rate model.learning_rate model.state_scale epsilon.decay".split():
+        _check(
+            len(sizes) > 0 and min(sizes) >= 1,
+            f"{name} = {_shown(sizes)} must name at least one layer, of size 1 or more.",
+        )
+    for name in ["learning_rate", "model.learning_rate", "model.state_scale", "epsilon.decay"]:
         for value in _several(_get(config, name)):
             _check(0 < value < 3e38, f"{name} = {value} must be a positive number.")
-    for name in "epsilon.start epsilon.end discount".split():
+    for name in ["epsilon.start", "epsilon.end", "discount"]:
         for value in _get(config, name):
             _check(0 <= value <= 1, f"{name} = {value} must lie in [0, 1].")
-    for name in "soft_target_rate max_gradient_norm huber".split():
+    for name in ["soft_target_rate", "max_gradient_norm", "huber"]:
         value = _get(config, name)
         _check(value is None or 0 < value < math.inf, f"{name} = {value} must be a positive number, or None.")
     _check(

@@ -52,7 +52,9 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             checkpoint.write_json(path / CONFIG, describe(config, members) | notes)
         except OSError as error:
-            raise SadqError(f"Cannot write a run to {path}: {error.strerror}; give another folder with --out.") from error
+            raise SadqError(
+                f"Cannot write a run to {path}: {error.strerror}; give another folder with --out."
+            ) from error
         return cls(path)
 
     @classmethod
@@ -61,7 +63,9 @@ class RunFolder:
         try:
             record = json.loads((path / CONFIG).read_text())
         except FileNotFoundError:
-            raise SadqError(f"{path} is no run folder: it has no {CONFIG}; give the folder that `sadq train` made.") from None
+            raise SadqError(
+                f"{path} is no run folder: it has no {CONFIG}; give the folder that `sadq train` made."
+            ) from None
         except (OSError, ValueError) as error:
             raise SadqError(f"{path / CONFIG} cannot be read ({error}): restore it, or train again.") from error
         if not isinstance(record, dict) or record.get("format") != FORMAT or "config" not in record:

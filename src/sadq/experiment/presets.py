@@ -37,7 +37,14 @@ def _quick(name: str, base: Config, **values: Any) -> Config:
     """A short run with the default's learning settings, which show learning sooner than the paper's."""
     sound = {
         field: getattr(DEFAULT, field)
-        for field in "updates_per_collect collect target_update_interval soft_target_rate huber max_gradient_norm".split()
+        for field in [
+            "updates_per_collect",
+            "collect",
+            "target_update_interval",
+            "soft_target_rate",
+            "huber",
+            "max_gradient_norm",
+        ]
     }
     return dataclasses.replace(
         base, preset=name, seeds=(0, 1, 2), time_limit_is_terminal=False, evaluations=20, **{**sound, **values}

@@ -43,8 +43,9 @@ class Experiment:
     config: Config
     environment: Environment | HostSpec
     folder: RunFolder = field(default_factory=lambda: RunFolder(None))
-    loop: Loop | None = None
-    state: MemberState | None = None
+    loop: Loop = field(init=False)
+    state: MemberState = field(init=False)
+    begun: bool = False
     collect: int = 0  # collects done
     origin: int = 0  # where this training began, in collects
     exact: bool = True  # whether every resume so far was bit-exact
@@ -75,6 +76,7 @@ class Experiment:
         self._resumed_at = time.perf_counter()
         self.loop = make_loop(self.config, self.environment, self.grid.chunk)
         self.state = self.loop.start()
+        self.begun = True
         saved = self.folder.path and checkpoint.latest(self.folder.path / CHECKPOINTS)
         if saved:
             self.load(saved)
@@ -153,13 +155,13 @@ class Experiment:
         }
 
     def close(self) -> None:
-        if self.loop is not None:
+        if self.begun:
             self.loop.close()
 
     def _advance(self) -> Progress:
         began = time.perf_counter()
-        self.state, metrics = self.loop.advance(self.state, self.collect)
-        metrics = {name: np.asarray(values, np.float64) for name, values in metrics.items()}
+        self.state, measured = self.loop.advance(self.state, self.collect)
+        metrics = {name: np.asarray(values, np.float64) for name, values in measured.items()}
         seconds = time.perf_counter() - began
         self.collect += self.grid.chunk
         rate = len(self.members) * self.grid.chunk * self.config.collect / seconds
@@ -178,7 +180,7 @@ class Experiment:
         rows = []
         for member in range(episodes.shape[0]):
             count = episodes[member].sum()
-            row = {"step": self.step, "member": member}
+            row: dict[str, Any] = {"step": self.step, "member": member}
             row |= {"training_return": _number(total[member].sum() / count) if count else None, "episodes": int(count)}
             row |= {name: _number(values[member].mean()) for name, values in sorted(metrics.items())}
             rows.append(row | {"steps_per_second": round(rate, 1)})
@@ -211,16 +213,16 @@ class Experiment:
     def _member_result(self, index: int, member: dict[str, Any]) -> dict[str, Any]:
         own = [row for row in self.folder.evaluations if row["member"] == index]
         steps = np.array([row["step"] for row in own])
-        returns = np.array([np.mean(row["returns"]) for row in own])
+        returns = np.array([[np.mean(row["returns"]) for row in own]])
         diverged_at = int(np.asarray(self.state.learner.diverged_at)[index])
-        last = next((row for row in reversed(self.folder.metrics) if row["member"] == index), {})
+        last: dict[str, Any] = next((row for row in reversed(self.folder.metrics) if row["member"] == index), {})
         skipped = {"step", "member", "steps_per_second", "episodes", "alpha"}
         return {
             **member,
             "status": "ok" if diverged_at < 0 else "diverged",
             "diverged_at": None if diverged_at < 0 else diverged_at,
-            "final_return": final_return(returns),
-            "area_under_curve": area_under_curve(steps, returns),
+            "final_return": float(final_return(returns)[0]),
+            "area_under_curve": float(area_under_curve(steps, returns)[0]),
             "overestimation": own[-1]["overestimation"],
             "effective_alpha": last.get("alpha"),
             **{name: value for name, value in last.items() if name not in skipped},

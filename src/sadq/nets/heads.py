@@ -34,9 +34,20 @@ class ActionStream(eqx.Module):
         if self.value is None:
             return self.advantage(hidden).reshape(self.actions, -1)
         for_advantage, for_value = jnp.split(hidden, 2)
+        if mask is None:
+            # The mean over actions commutes with the last layer, so it is taken of the weights: a state's values then
+            # are sums of products only, which the compiler rounds alike whatever else is in the program.
+            centred = jax.tree.map(self._without_mean, self.advantage)
+            return self.value(for_value) + centred(for_advantage).reshape(self.actions, -1)
         advantage = self.advantage(for_advantage).reshape(self.actions, -1)
-        mean = jnp.mean(advantage, axis=0, where=None if mask is None else mask[:, None])
+        legal = mask[:, None]
+        mean = jnp.sum(jnp.where(legal, advantage, 0.0), axis=0) / jnp.maximum(jnp.sum(legal), 1)
         return self.value(for_value) + advantage - mean
+
+    def _without_mean(self, outputs: Array) -> Array:
+        """The last axis, A * N, without its mean over the actions."""
+        by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
+        return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
 
 
 class ScalarHead(eqx.Module):

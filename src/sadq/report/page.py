@@ -137,11 +137,11 @@ def _headlines(summaries: Sequence[Summary], comparisons: Sequence[Comparison]) 
         )
     compared = {id(line) for each in comparisons for line in (each.base, each.guided)}
     for summary in summaries:
-        line, final = summary.line, summary.mean["final_return"]
+        line = summary.line
         if id(line) not in compared:
             yield (
                 f"On {in_words(line.run.environment)}, over {len(line.indices)} seed{'s' * (len(line.indices) > 1)} "
-                f"and {line.run.last_step:,} steps, {_spoken(line)} ends at {stats.interval(final)}."
+                f"and {line.run.last_step:,} steps, {_spoken(line)} ends at {stats.interval(summary.mean['final_return'])}."
             )
     if len(comparisons) > 1:
         yield f"The p-values of these {len(comparisons)} comparisons are not corrected for there being several."
@@ -241,14 +241,14 @@ def _figures(environments: Sequence[str], lines: Sequence[Line], seed: int) -> d
 
 
 def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: int) -> str:
-    coverage = ", ".join(f"{share:.0%} with {count} seeds" for count, share in stats.COVERAGE.items())
+    coverage = ", ".join(f"{share:.0%} of cases with {count} seeds" for count, share in stats.COVERAGE.items())
     measures = (
         "Final return is the mean of the last 5 evaluations. Area under the curve is the time average of all "
         "evaluations: trapezoids over steps, divided by the steps. Overestimation is averaged over the last 5 too."
     )
     brackets = (
         f"Brackets are {stats.LEVEL:.0%} percentile-bootstrap intervals over seeds ({stats.RESAMPLES:,} resamples, "
-        f"random seed {seed}). With few seeds they are too narrow: of normal data they hold the true mean in only "
+        f"random seed {seed}). With few seeds they are too narrow: of normal data they hold the true mean only in "
         f"{coverage}. The interquartile mean leaves out the lowest and the highest quarter of the seeds, rounded down."
     )
     pairs = (

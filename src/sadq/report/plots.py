@@ -3,10 +3,12 @@
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
@@ -24,7 +26,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 
 GREY = "#5A5A5A"
 SWEEP = "viridis"
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11.5,
     "axes.titleweight": "bold",
@@ -47,8 +49,8 @@ SETTINGS = {
 class Style:
     """How a line looks, in every figure alike."""
 
-    colour: str | tuple[float, ...]
-    dashes: str
+    colour: str
+    dashes: Literal["-", "--", "-."]
 
 
 @dataclass(frozen=True)
@@ -105,18 +107,18 @@ def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
     the usual report of one pair is told apart at a glance; the lines of a sweep run along one colour scale."""
     families = list(dict.fromkeys(line.run.base_agent for line in lines))
     scale = matplotlib.colormaps[SWEEP]
-    styles = {}
+    styles: dict[str, Style] = {}
     for line in lines:
         family = families.index(line.run.base_agent)
         kind = (line.run.environment, line.run.agent)
         siblings = [other.label for other in lines if (other.run.environment, other.run.agent) == kind]
         twins = [other for other in lines if other.run.base_agent == families[family] and other.run.guided]
-        colour: str | tuple[float, ...] = COLOURS[family % len(COLOURS)]
+        colour = COLOURS[family % len(COLOURS)]
         if len(siblings) > 1:
-            colour = scale(0.88 * siblings.index(line.label) / (len(siblings) - 1))
+            colour = to_hex(scale(0.88 * siblings.index(line.label) / (len(siblings) - 1)))
         elif len(families) == 1 and twins and not line.run.guided:
             colour = GREY
-        solid = "-" if family < len(COLOURS) else "-."
+        solid: Literal["-", "-."] = "-" if family < len(COLOURS) else "-."
         styles.setdefault(line.label, Style(colour, "--" if twins and not line.run.guided else solid))
     return styles
 

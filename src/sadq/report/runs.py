@@ -84,6 +84,8 @@ def load(folder: Path | str) -> Run:
     metric_steps, metrics, _ = _table(folder / "metrics.jsonl", len(members))
 
     notes = [result_note] if result_note else []
+    if result and not _lists(result, members):
+        notes.append("its result.json lists other members than its config.json, so which of them diverged is unknown")
     if complete == 0:
         notes.append("it holds no complete evaluation yet")
     elif complete < len(steps):
@@ -94,7 +96,7 @@ def load(folder: Path | str) -> Run:
         name=folder.resolve().name,
         environment=str(config["environment"]),
         agent=PAPER_BACKBONE + SUFFIX if agent == "sadq" else agent,
-        planned_steps=int(planned) if isinstance(planned, int | float) else None,
+        planned_steps=planned if isinstance(planned, int) else None,
         members=members,
         steps=steps[:complete],
         returns=evaluations["returns"][:, :complete],
@@ -188,9 +190,12 @@ def _result(folder: Path) -> tuple[dict[str, Any], str | None]:
     )
 
 
+def _lists(result: dict[str, Any], members: Sequence[Any]) -> bool:
+    return isinstance(result.get("members"), list) and len(result["members"]) == len(members)
+
+
 def _members(listed: list[dict[str, Any]], result: dict[str, Any]) -> tuple[Member, ...]:
-    outcomes = result.get("members")
-    outcomes = outcomes if isinstance(outcomes, list) and len(outcomes) == len(listed) else [{}] * len(listed)
+    outcomes = result["members"] if _lists(result, listed) else [{}] * len(listed)
     members = []
     for member, outcome in zip(listed, outcomes, strict=True):
         outcome = outcome if isinstance(outcome, dict) else {}

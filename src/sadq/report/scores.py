@@ -9,33 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from sadq.report.runs import Floats, Integers, Member, Run
+from sadq.experiment.scores import area_under_curve, final_return
+from sadq.report.runs import Floats, Member, Run
 from sadq.report.stats import Estimate, Paired, conclusion, estimate, generator_for, interquartile_mean, paired
 
-FINAL_EVALUATIONS = 5
 MEASURES = {"final_return": "Final return", "area_under_curve": "Area under the curve"}
-
-
-def final_return(returns: Floats) -> Floats:
-    """The mean of the last 5 evaluations (of all, where there are fewer), per member: returns[M, S] -> [M].
-
-    NaN where one of them is missing, rather than the mean of other evaluations than the other members'.
-    """
-    if returns.shape[1] == 0:
-        return np.full(returns.shape[0], np.nan)
-    return returns[:, -FINAL_EVALUATIONS:].mean(axis=1)
-
-
-def area_under_curve(steps: Integers, returns: Floats) -> Floats:
-    """The time average of all evaluations, per member: steps[S], returns[M, S] -> [M].
-
-    The curve through the evaluations, straight between them (trapezoids), is integrated from the first to the last
-    step and divided by the steps in between, so it is in units of return whatever the run's length. A single
-    evaluation is its own average; NaN where an evaluation is missing.
-    """
-    if steps.size < 2:
-        return final_return(returns)
-    return np.trapezoid(returns, steps, axis=1) / (steps[-1] - steps[0])
 
 
 @dataclass(frozen=True)
@@ -236,8 +214,9 @@ def compare(base: Line, guided: Line, seed: int = 0) -> Comparison:
         measures[name] = Measured(
             left,
             right,
-            estimate(left[known], generator_for(seed, *names, "base")),
-            estimate(right[known], generator_for(seed, *names, "guided")),
+            # The streams of `summarise`, for a reader who meets one quantity twice expects one interval.
+            estimate(left[known], generator_for(seed, base.run.name, base.label, name)),
+            estimate(right[known], generator_for(seed, guided.run.name, guided.label, name)),
             paired(left, right, generator_for(seed, *names)),
         )
     return Comparison(base, guided, tuple(seeds), until, measures)

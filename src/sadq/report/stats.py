@@ -72,7 +72,8 @@ def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
     """The mean without the lowest and the highest quarter, each rounded down to whole values."""
     ordered = np.sort(np.asarray(values, dtype=np.float64), axis=axis)
     count = ordered.shape[axis]
-    return np.mean(np.take(ordered, np.arange(count // 4, count - count // 4), axis=axis), axis=axis)
+    kept: Floats = np.take(ordered, np.arange(count // 4, count - count // 4), axis=axis)
+    return np.asarray(kept.mean(axis=axis))
 
 
 def estimate(
@@ -83,7 +84,7 @@ def estimate(
 ) -> Estimate:
     """The statistic of the finite values, with its percentile-bootstrap interval."""
     values = np.asarray(values, dtype=np.float64)
-    values = values[np.isfinite(values)]
+    values = np.sort(values[np.isfinite(values)])  # so that the order of members does not matter
     count = values.size
     if count < 2:
         return Estimate(float(values[0]) if count else float("nan"), None, None, count)
