@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sadq.agents import SUFFIX, parse_agent
@@ -49,14 +50,15 @@ class SADQ:
         for name in fields:
             if name not in known:
                 raise SadqError(f"Unknown field {name!r}: expected one of {', '.join(sorted(known))}.")
-        swept = {field.name for field in dataclasses.fields(Config) if field.name in ("learning_rate", "discount")}
+        swept = ("learning_rate", "discount")
+        given: dict[str, Any] = {name: _several(value) if name in swept else value for name, value in fields.items()}
         config = dataclasses.replace(
             PRESETS[preset],
             agent=base if alpha is None else f"{base}{SUFFIX}",
             alpha=None if alpha is None else _several(alpha),
             seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds),
             environment=env if isinstance(env, str) else "",
-            **{name: _several(value) if name in swept else value for name, value in fields.items()},
+            **given,
         )
         self._experiment = create(config, None, None if isinstance(env, str) else env)
         if not isinstance(env, str):
@@ -136,7 +138,7 @@ class SADQ:
         observations = observations.reshape(-1, size)
         masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
         if masks is None and environment.has_masks and hasattr(environment, "legal"):
-            masks = np.asarray(jax.vmap(environment.legal)(observations))
+            masks = np.asarray(jax.vmap(environment.legal)(jnp.asarray(observations)))
         network = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.online.parameters)
         values = np.asarray(self._policy(network, observations, masks))
         values = values if masks is None else np.where(masks, values, -np.inf)
@@ -189,7 +191,7 @@ class SADQ:
     def _epsilon(self, member: int) -> float:
         own, kind = self._experiment.members[member], self.config.epsilon.schedule
         numbers = (own["epsilon_start"], own["epsilon_end"], own["epsilon_decay"])
-        return float(exploration(np.float32(self.num_timesteps), *numbers, kind))
+        return float(exploration(jnp.float32(self.num_timesteps), *numbers, kind))
 
 
 def _policy() -> Any:

@@ -9,7 +9,7 @@ have in common for whoever drives them.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ class Programs:
     def __init__(self) -> None:
         self.compile_seconds = 0.0
 
-    def timed(self, program: Callable) -> Callable:
+    def timed(self, program: Any) -> Callable:
         compiled: Callable | None = None
 
         def call(*arguments: PyTree) -> PyTree:
@@ -155,7 +155,7 @@ class Fleet:
         written = index * self.collect_steps
         ring = learner.ring.add(member.ring, written, collected)
         priorities = member.priorities
-        if learner.prioritised is not None:
+        if learner.prioritised is not None and priorities is not None:
             priorities = learner.prioritised.add(priorities, written, self.collect_steps)
         rows = written + self.collect_steps
         state, priorities, metrics = learner.learn(member.learner, hyper, ring, priorities, rows, index)
@@ -167,7 +167,7 @@ class Fleet:
             state = state._replace(target=target)
         return member._replace(learner=state, ring=ring, priorities=priorities), metrics
 
-    def over_members(self, function: Callable, members: int, donate: bool = False) -> Callable:
+    def over_members(self, function: Callable, members: int, donate: bool = False) -> Any:
         """`function(member, own, *shared)` for all members at once, sharded over the devices there are.
 
         `member` and `own` have the axis M on every leaf; `donate` gives the first one's memory to the result.

@@ -1,5 +1,7 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +23,7 @@ class HostLoop:
         self.fleet, self.hyper, self.collects = fleet, hyper, collects
         self.training, self.evaluation = training, evaluation
         self.programs = Programs()
-        self._seen: tuple[np.ndarray, np.ndarray | None] | None = None
+        self._seen: tuple[np.ndarray, np.ndarray | None]  # what to act on next
         members = hyper.seed.shape[0]
 
         def act(inputs: PyTree, own: Hyper, step: Array) -> tuple[Array, PyTree]:
@@ -59,10 +61,12 @@ class HostLoop:
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
         discount = np.asarray(self.hyper.discount)[:, None]
+        factor = np.ones_like(discount)
         observation, mask = self.evaluation.reset(start=number)
         running = np.ones(observation.shape[:2], bool)
-        totals = Evaluation(*(np.zeros(running.shape, kind) for kind in (np.float32, np.int32, np.float32, np.float32)))
-        factor, predicted = 1.0, None
+        zeros: Any = np.zeros(running.shape, np.float32)
+        totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros)
+        predicted: Any = None
         while running.any():
             action, value = self._greedy((state.learner.online.parameters, observation, mask), self.hyper)
             predicted = np.asarray(value) if predicted is None else predicted
@@ -101,18 +105,8 @@ class HostLoop:
             action, memory = self._act((network, memory, observation, mask, plan), self.hyper, jnp.int32(step))
             action = np.asarray(action)
             outcome = self.training.step(action)
-            transitions.append(
-                Transition(
-                    observation,
-                    action,
-                    outcome.reward,
-                    outcome.next_observation,
-                    outcome.terminated,
-                    outcome.truncated,
-                    mask,
-                    outcome.next_mask,
-                )
-            )
+            transition: tuple[Any, ...] = (observation, action, *outcome[:4], mask, outcome.next_mask)
+            transitions.append(Transition(*transition))
             ended = outcome.terminated | outcome.truncated
             running += outcome.reward
             finished["episode_return"] += np.where(ended, running, 0).sum(axis=1)

@@ -7,7 +7,7 @@ import jax
 from sadq.types import Array, Key
 
 
-def member_key(seed: int) -> Key:
+def member_key(seed: int | Array) -> Key:
     """The root key of a fleet member: everything random in it descends from its seed."""
     return jax.random.key(seed)
 

@@ -14,11 +14,11 @@ from sadq.learner import Hyper, LearnerState
 from sadq.types import Array, Key, Metrics, PyTree, Transition
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScanFleet(Fleet):
     """One member's pure functions over a native environment."""
 
-    environment: base.Environment | None = None
+    environment: base.Environment
     evaluation_block: int = 25
     """Evaluation runs until every episode has ended, and looks whether they have once in this many steps."""
 

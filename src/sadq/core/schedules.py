@@ -9,7 +9,9 @@ from sadq.types import Array
 Decay = Literal["exponential", "linear"]
 
 
-def exploration(step: Array, start: Array, end: Array, decay: Array, kind: Decay = "exponential") -> Array:
+def exploration(
+    step: Array, start: Array | float, end: Array | float, decay: Array | float, kind: Decay = "exponential"
+) -> Array:
     """The probability of exploring at an env step. `decay` is a time constant, or the length of a linear ramp."""
     if kind == "linear":
         return end + (start - end) * jnp.clip(1 - step / decay, 0, 1)
@@ -21,7 +23,7 @@ def learning_rate_factor(progress: Array, kind: Literal["constant", "linear"]) -
     return jnp.float32(1) if kind == "constant" else jnp.clip(1 - progress, 0, 1)
 
 
-def importance_exponent(progress: Array, start: Array) -> Array:
+def importance_exponent(progress: Array, start: Array | float) -> Array:
     """Prioritised replay's beta: from `start` to 1 over the run."""
     return start + (1 - start) * jnp.clip(progress, 0, 1)
 

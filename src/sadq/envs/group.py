@@ -17,8 +17,8 @@ IDLE = -1
 class HostStep(NamedTuple):
     """What a batch of environments answers to its actions; leading axes [M, E], or [n] within a group."""
 
-    next_observation: np.ndarray  # f32[..., D], of the state really reached
     reward: np.ndarray  # f32[...]
+    next_observation: np.ndarray  # f32[..., D], of the state really reached
     terminated: np.ndarray  # bool[...]
     truncated: np.ndarray  # bool[...], never together with `terminated`
     next_mask: np.ndarray | None  # bool[..., A]: legal actions at `next_observation`
@@ -96,7 +96,7 @@ class EnvironmentGroup:
                 mask[finished] = first_mask
         # A time limit may fall on the very step that terminates: then there is nothing to bootstrap from.
         truncated &= ~terminated
-        return HostStep(next_observation, reward, terminated, truncated, next_mask, observation, mask)
+        return HostStep(reward, next_observation, terminated, truncated, next_mask, observation, mask)
 
     def replay(
         self, episodes: np.ndarray, lengths: np.ndarray, actions: np.ndarray

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from typing import IO, Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import numpy as np
 
 from sadq.envs import contract

@@ -18,8 +18,9 @@ from sadq.envs.host import HostEnvironments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.fleet import Fleet, Loop, stack_hyper
+from sadq.guidance import Guidance
 from sadq.host_loop import HostLoop
-from sadq.learner import Guidance, Hyper, Learner
+from sadq.learner import Hyper, Learner
 from sadq.nets.encoders import VectorEncoder
 from sadq.nets.heads import ScalarHead
 from sadq.nets.value import ValueNetwork
@@ -139,23 +140,23 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
             loss_kind=model.loss,
         )
 
-    # A host environment tells its mask only for states it is in, so at a predicted s'' all actions count.
-    native = isinstance(environment, Environment) and environment.has_masks
     return Guidance(
         make_model=make,
+        action_count=environment.action_count,
         batch_size=model.batch_size,
         updates=model.updates_per_collect,
         gate=model.gate,
         samples=model.samples,
         chunk=model.action_chunk,
-        legal=environment.legal if native else lambda _: None,
+        # A host environment tells its mask only for states it is in, so at a predicted s'' all actions count.
+        legal=environment.legal if isinstance(environment, Environment) else lambda _: None,
     )
 
 
 def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -> Loop:
     """The fleet bound to its members."""
     learner, hyper = make_learner(config, environment), hyper_of(config)
-    shared = {
+    shared: dict[str, Any] = {
         "learner": learner,
         "collect_steps": config.collect // config.environments,
         "exploration": AGENTS[parse_agent(config.agent)[0]].exploration,

@@ -78,6 +78,8 @@ class RunFolder:
     @property
     def finished(self) -> dict[str, Any] | None:
         """The result, if the run has one."""
+        if self.path is None:
+            return None
         try:
             return json.loads((self.path / RESULT).read_text())
         except (OSError, ValueError):
@@ -87,6 +89,8 @@ class RunFolder:
         """Forget the rows after `step`, which a resume will write again."""
         self.metrics = [row for row in self.metrics if row["step"] <= step]
         self.evaluations = [row for row in self.evaluations if row["step"] <= step]
+        if self.path is None:
+            return
         for name, rows in ((METRICS, self.metrics), (EVALUATIONS, self.evaluations)):
             checkpoint.write_atomically(self.path / name, "".join(_line(row) for row in rows).encode())
 

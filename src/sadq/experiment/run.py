@@ -80,8 +80,7 @@ class Experiment:
         saved = self.folder.path and checkpoint.latest(self.folder.path / CHECKPOINTS)
         if saved:
             self.load(saved)
-        if self.folder.path is not None:
-            self.folder.cut_back(self.step if saved else -1)
+        self.folder.cut_back(self.step if saved else -1)
         if not saved:
             self._evaluate()
 

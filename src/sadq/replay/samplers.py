@@ -32,7 +32,7 @@ class Priorities(NamedTuple):
 class Sampled(NamedTuple):
     """Drawn positions with their importance weights."""
 
-    index: Array  # i32[B]
+    position: Array  # i32[B]
     weight: Array  # f32[B], largest one 1
 
 

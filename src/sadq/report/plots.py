@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from sadq.experiment.scores import FINAL_EVALUATIONS, final_return
 from sadq.report.runs import Floats, Integers
-from sadq.report.scores import FINAL_EVALUATIONS, Line, final_return
+from sadq.report.scores import Line
 from sadq.report.stats import curve_interval, generator_for
 
 DPI = 150

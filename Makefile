@@ -1,0 +1,37 @@
+# The two commands of the README: `make run` and `make test`. Everything is installed into $(VENV) on first use.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEMO := runs/demo
+
+.PHONY: run test lint learn bench clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d]"
+	touch $@
+
+run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report
+	rm -rf $(DEMO)
+	$(BIN)/sadq train bitflip-quick dueling --out $(DEMO)/dueling
+	$(BIN)/sadq train bitflip-quick dueling+sadq --out $(DEMO)/dueling+sadq
+	$(BIN)/sadq report $(DEMO)/dueling $(DEMO)/dueling+sadq --out $(DEMO)/report
+
+test: $(READY)  ## Everything that is fast
+	$(BIN)/python -m pytest -n 2 -m "not learning"
+
+lint: $(READY)  ## Style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/check_imports.py
+
+learn: $(READY)  ## Agents that must reach a return: slow
+	$(BIN)/python -m pytest -m learning --durations=0
+
+bench: $(READY)  ## Speed against peers, which get an environment of their own
+	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json
+
+clean:
+	rm -rf $(VENV) .venv-peers build src/*.egg-info

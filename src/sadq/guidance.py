@@ -1,0 +1,96 @@
+"""SADQ as one switch: a learned model that ranks the next actions, and a gate that says how far to listen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from sadq import keys
+from sadq.core.gates import GATES
+from sadq.core.rollout import bellman_estimate, best_value, rollout_scores
+from sadq.dynamics.gaussian import GaussianModel
+from sadq.nets.value import ValueNetwork
+from sadq.types import Array, Batch, Key, Metrics, Transition
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """What it takes to guide a base agent's target; a plain agent has none of it."""
+
+    make_model: Callable[[Key], GaussianModel]
+    action_count: int
+    batch_size: int
+    updates: int  # k model updates per collect
+    gate: str = "fixed"
+    samples: int = 1
+    chunk: int | None = None
+    legal: Callable[[Array], Array | None] = lambda _: None  # at a predicted state
+
+    def model_loss(self, model: GaussianModel, batch: Transition, key: Key) -> tuple[Array, Metrics]:
+        """Eq. (m_loss) over a batch, with its parts per sample."""
+        noise_keys = keys.range_of(keys.purpose(key, "noise"), 0, batch.reward.shape[0])
+        losses, parts = jax.vmap(model.loss)(batch, noise_keys)
+        return jnp.mean(losses), parts
+
+    def alpha_and_scores(
+        self,
+        model: GaussianModel,
+        target: ValueNetwork,
+        target_q: Array,
+        transition: Transition,
+        terminal: Array,
+        batch: Batch,
+        alpha: Array,
+        discount: Array,
+        key: Key,
+    ) -> tuple[Array, Array]:
+        """The weight f32[B] of the base choice, and the rollout scores f32[B, A] at the next states."""
+        scores = self.scores(model, target, batch.next_observation, discount, key)
+        error = jnp.zeros(terminal.shape)
+        if self.gate != "fixed":
+            error = self.bellman_error(model, target, transition, terminal, discount, key)
+        return GATES[self.gate](alpha, target_q, scores, error, batch.next_mask), scores
+
+    def scores(
+        self, model: GaussianModel, target: ValueNetwork, next_observation: Array, discount: Array, key: Key
+    ) -> Array:
+        """Eq. (model_bellman): f32[B, A] for every candidate action at every next state."""
+
+        def of_one(observation: Array, rollout_key: Key) -> Array:
+            return rollout_scores(
+                model.step,
+                lambda successor: target(successor, self.legal(successor)).mean,
+                model.encode(observation),
+                self.action_count,
+                rollout_key,
+                discount=discount,
+                samples=self.samples,
+                chunk=self.chunk,
+                legal=self.legal,
+            )
+
+        rollout_keys = keys.range_of(keys.purpose(key, "rollout"), 0, next_observation.shape[0])
+        return jax.vmap(of_one)(next_observation, rollout_keys)
+
+    def bellman_error(
+        self,
+        model: GaussianModel,
+        target: ValueNetwork,
+        transition: Transition,
+        terminal: Array,
+        discount: Array,
+        key: Key,
+    ) -> Array:
+        """|the model's Bellman estimate - the observed one| f32[B], on the one-step transitions that happened."""
+
+        def of_one(one: Transition, ends: Array, noise_key: Key) -> Array:
+            prediction = model.step(model.encode(one.observation), one.action, noise_key)
+            estimate = bellman_estimate(
+                prediction, lambda state: target(state, self.legal(state)).mean, discount, self.legal
+            )
+            future = best_value(target(one.next_observation, one.next_mask).mean, one.next_mask)
+            return jnp.abs(estimate - (one.reward + discount * jnp.where(ends, 0.0, future)))
+
+        noise_keys = keys.range_of(keys.purpose(key, "gate"), 0, terminal.shape[0])
+        return jax.vmap(of_one)(transition, terminal, noise_keys)
