@@ -71,3 +71,13 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
+
+
+def busy_seconds() -> float | None:
+    """CPU time that the whole machine has spent since it started, stolen time included; None where nobody says."""
+    try:
+        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, _, _, interrupt, soft_interrupt, stolen = map(int, fields)
+    return (user + nice + system + interrupt + soft_interrupt + stolen) / os.sysconf("SC_CLK_TCK")

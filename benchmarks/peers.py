@@ -111,11 +111,8 @@ def main() -> None:
         import torch
 
         torch.set_num_threads(options.threads)
-    if options.what == "describe":
-        result = describe(options.peer)
-    else:
-        result = speed(options.peer, options.warmup, options.window)
-    print(json.dumps(result))
+    measure = {"describe": describe, "speed": lambda peer: speed(peer, options.warmup, options.window)}
+    print(json.dumps(measure[options.what](options.peer)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ LAYERS = [
     {"replay"},
     {"exploration"},
     {"envs"},
-    {"optimiser"},
+    {"optimiser", "metrics"},
     {"guidance"},
     {"learner"},
     {"agents"},

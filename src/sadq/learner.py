@@ -18,6 +18,7 @@ from sadq.core.gates import value_gap
 from sadq.core.rollout import best_value
 from sadq.core.schedules import importance_exponent, learning_rate_factor
 from sadq.guidance import Guidance
+from sadq.metrics import means, scan_with_metrics
 from sadq.nets.value import ValueNetwork
 from sadq.optimiser import Trainable, descend, trainable
 from sadq.replay.samplers import Priorities, Prioritised, uniform
@@ -110,8 +111,8 @@ class Learner:
         def update(state: LearnerState, inputs: tuple[Key, Transition]) -> tuple[LearnerState, Metrics]:
             return self.model_update(guidance, state, hyper, *inputs, step=rows * self.ring.environments)
 
-        state, measured = jax.lax.scan(update, state, (update_keys, self.ring.one_step(ring, positions)))
-        return state, _means(measured)
+        state, measured = scan_with_metrics(update, state, (update_keys, self.ring.one_step(ring, positions)))
+        return state, means(measured)
 
     def model_update(
         self, guidance: Guidance, state: LearnerState, hyper: Hyper, key: Key, batch: Transition, step: Array
@@ -165,11 +166,11 @@ class Learner:
             positions = jax.vmap(lambda key: uniform(self.ring, rows, keys.purpose(key, "sample"), self.batch_size))(
                 update_keys
             )
-            state, measured = jax.lax.scan(drawn_ahead, state, (update_keys, see(positions)))
+            state, measured = scan_with_metrics(drawn_ahead, state, (update_keys, see(positions)))
         else:
-            carry: tuple[LearnerState, Priorities] = (state, priorities)
-            (state, priorities), measured = jax.lax.scan(by_priority, carry, update_keys)
-        return state, priorities, _means(measured)
+            (state, left), measured = scan_with_metrics(by_priority, (state, priorities), update_keys)
+            priorities = left
+        return state, priorities, means(measured)
 
     def value_update(
         self, state: LearnerState, hyper: Hyper, rate: Array, key: Key, seen: Seen, weight: Array, step: Array
@@ -192,7 +193,6 @@ class Learner:
             "loss": losses,
             "q": jnp.max(values, axis=1),
             "delta_q": jax.vmap(value_gap)(values, batch.mask),
-            "gradient_norm": jnp.broadcast_to(done.norm, losses.shape),
         }
         return state._replace(online=done.trained, target=target, diverged_at=done.diverged_at), losses, diagnostics
 
@@ -235,8 +235,3 @@ class Learner:
             }
         backed_up = jax.vmap(lambda z, reward, discount: z.backup(reward, discount))
         return backed_up(chosen, batch.reward, batch.discount), diagnostics
-
-
-def _means(measured: Metrics) -> Metrics:
-    """The mean of every metric over updates and samples, taken once per collect rather than once per update."""
-    return {name: jnp.mean(values) for name, values in measured.items()}

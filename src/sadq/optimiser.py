@@ -29,7 +29,6 @@ class Descent(NamedTuple):
 
     trained: Trainable
     diverged_at: Array  # i32[]
-    norm: Array  # f32[], of the gradient
 
 
 def descend(
@@ -41,16 +40,19 @@ def descend(
     step: Array,
     max_norm: float | None = None,
 ) -> Descent:
-    """One Adam step, or none at all from the first loss or gradient on that is not finite.
+    """One Adam step, or none at all from the first loss on that is not finite.
 
     Nothing can stop inside a vmap, so a diverged member keeps its last finite parameters by selection. `diverged_at` is
     the env step where that happened, -1 while all is well.
     """
-    norm = optax.global_norm(gradient)
-    healthy = (diverged_at < 0) & jnp.isfinite(loss) & jnp.isfinite(norm)
+    healthy = (diverged_at < 0) & jnp.isfinite(loss)
     if max_norm is not None:
+        norm = optax.global_norm(gradient)
         gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, max_norm / norm), gradient)
+    # A loss just short of overflow has gradients beyond it. Dropping those keeps every parameter finite without a pass
+    # over all of them; the loss overflows soon after.
+    gradient = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0.0), gradient)
     direction, moments = ADAM.update(gradient, before.moments)
     parameters = jax.tree.map(lambda old, change: old - rate * change, before.parameters, direction)
     trained = jax.tree.map(lambda new, old: jnp.where(healthy, new, old), Trainable(parameters, moments), before)
-    return Descent(trained, jnp.where((diverged_at < 0) & ~healthy, step, diverged_at), norm)
+    return Descent(trained, jnp.where((diverged_at < 0) & ~healthy, step, diverged_at))

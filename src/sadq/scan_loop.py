@@ -11,6 +11,7 @@ from sadq.envs import base
 from sadq.exploration import best_actions
 from sadq.fleet import Evaluation, Fleet, MemberState, Programs, action_values
 from sadq.learner import Hyper, LearnerState
+from sadq.metrics import scan_with_metrics
 from sadq.types import Array, Key, Metrics, PyTree, Transition
 
 
@@ -35,19 +36,21 @@ class ScanFleet(Fleet):
             member, metrics = self.absorb(member, hyper, collected, index)
             return member, metrics | episodes
 
-        return jax.lax.scan(body, member, first + jnp.arange(collects))
+        return scan_with_metrics(body, member, first + jnp.arange(collects))
 
     def collect(self, member: MemberState, hyper: Hyper, index: Array) -> tuple[MemberState, Transition, Metrics]:
         """T steps of E environments: transitions [T, E, ...], and the episodes that ended."""
+        assert member.environment is not None
         first = index * self.collect_steps
         # Resets do not depend on what they replace: all that could be needed are made before the loop.
         fresh = jax.vmap(jax.vmap(self._reset))(self._keys(hyper, "reset", first + 1, self.collect_steps))
+        first_seen = jax.vmap(jax.vmap(self.environment.observe))(fresh.state)
         transition_keys = self._keys(hyper, "transition", first, self.collect_steps)
 
         def step(carry, planned):
-            timed, memory, running = carry
-            noise, epsilon, restart, step_keys = planned
-            observation, mask = self._observe(timed)
+            timed, observation, memory, running = carry
+            noise, epsilon, restart, restart_seen, step_keys = planned
+            mask = self._legal(observation)
             action, memory = self.act(member.learner.online.parameters, memory, observation, mask, noise, epsilon)
             timed, outcome = jax.vmap(self._step)(timed, action, step_keys)
             ended = outcome.terminated | outcome.truncated
@@ -62,14 +65,21 @@ class ScanFleet(Fleet):
                 mask,
                 self._legal(outcome.observation),
             )
-            finished = {"episode_return": jnp.where(ended, running, 0.0), "episodes": ended * 1.0}
-            return (_select(ended, restart, timed), memory, jnp.where(ended, 0.0, running)), (transition, finished)
+            carry = (
+                _select(ended, restart, timed),
+                _select(ended, restart_seen, outcome.observation),
+                memory,
+                jnp.where(ended, 0.0, running),
+            )
+            return carry, (transition, jnp.where(ended, running, 0.0))
 
-        carry = (member.environment, member.memory, member.episode_return)
-        planned = (*self.plan(hyper, index), fresh, transition_keys)
-        (timed, memory, running), (collected, finished) = jax.lax.scan(step, carry, planned)
+        observation, _ = self._observe(member.environment)
+        carry = (member.environment, observation, member.memory, member.episode_return)
+        planned = (*self.plan(hyper, index), fresh, first_seen, transition_keys)
+        (timed, _, memory, running), (collected, finished) = jax.lax.scan(step, carry, planned)
         member = member._replace(environment=timed, memory=memory, episode_return=running)
-        return member, collected, {name: jnp.sum(values) for name, values in finished.items()}
+        ended = collected.terminated | collected.truncated
+        return member, collected, {"episode_return": jnp.sum(finished), "episodes": jnp.sum(ended * 1.0)}
 
     def evaluate(self, state: LearnerState, hyper: Hyper, number: Array) -> Evaluation:
         """Greedy episodes, whose starts depend on nothing but the member's seed and the evaluation's number."""

@@ -11,7 +11,6 @@ import pytest
 from sadq import keys
 from sadq.envs import base
 from sadq.envs.native import Acrobot, BitFlip, CartPole
-from sadq.envs.native.acrobot import AcrobotState
 from sadq.errors import SadqError
 
 STEPS = 1000
@@ -61,14 +60,14 @@ def test_acrobot_is_gymnasium_s():
     # and episodes end.
     random = np.random.default_rng(0)
     anywhere = random.uniform(-1, 1, (STEPS, 4)) * [np.pi, np.pi, 4 * np.pi, 9 * np.pi]
-    anywhere = AcrobotState(*anywhere.T.astype(np.float32))
+    anywhere = anywhere.astype(np.float32)
     chosen = random.integers(0, 3, STEPS)
     environment = Acrobot()
     moved = jax.jit(jax.vmap(lambda state, action: environment.transition(state, action, keys.member_key(0))))
     reached, more_rewards, more_terminated = moved(anywhere, chosen)
     more_observations = jax.vmap(environment.observe)(reached)
 
-    states = np.concatenate([np.stack(states, 1), np.stack(anywhere, 1)])
+    states = np.concatenate([states, anywhere])
     actions = np.concatenate([actions, chosen])
     rewards = np.concatenate([rewards, more_rewards])
     terminated = np.concatenate([terminated, more_terminated])

@@ -28,6 +28,12 @@ def huber(error: Array, kappa: float | Array = 1.0) -> Array:
     return jnp.where(size <= kappa, 0.5 * jnp.square(error), kappa * (size - 0.5 * kappa))
 
 
+def _pick(values: Array, action: Array) -> Array:
+    """values[action], written as a selection: the gradient then is one too, rather than a scatter."""
+    chosen = (jnp.arange(values.shape[0]) == action).reshape(-1, *(1 for _ in values.shape[1:]))
+    return jnp.sum(jnp.where(chosen, values, 0.0), axis=0)
+
+
 class Scalar(eqx.Module):
     """An expected return: f32[A], or f32[] after `taken` or `under`."""
 
@@ -39,7 +45,7 @@ class Scalar(eqx.Module):
         return self.values
 
     def taken(self, action: Array) -> "Scalar":
-        return Scalar(self.values[action], self.huber_at)
+        return Scalar(_pick(self.values, action), self.huber_at)
 
     def under(self, choice: Choice) -> "Scalar":
         return Scalar(jnp.sum(choice.weights * self.values[choice.actions]), self.huber_at)
@@ -70,7 +76,7 @@ class Categorical(eqx.Module):
         return jnp.sum(self.probabilities * self.atoms, axis=-1)
 
     def taken(self, action: Array) -> "Categorical":
-        return Categorical(self.logits[action], self.atoms)
+        return Categorical(_pick(self.logits, action), self.atoms)
 
     def under(self, choice: Choice) -> "CategoricalTarget":
         mixed = jnp.sum(choice.weights[:, None] * self.probabilities[choice.actions], axis=0)
@@ -125,7 +131,7 @@ class Quantile(eqx.Module):
         return jnp.sum(self.values * self.widths, axis=-1)
 
     def taken(self, action: Array) -> "Quantile":
-        return Quantile(self.values[action], self.midpoints, self.widths, self.huber_at)
+        return Quantile(_pick(self.values, action), self.midpoints, self.widths, self.huber_at)
 
     def under(self, choice: Choice, mixing: Mixing = "interpolate") -> "QuantileTarget":
         chosen = self.values[choice.actions]  # f32[K,N]

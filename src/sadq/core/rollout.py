@@ -63,14 +63,15 @@ def rollout_scores(
     are rolled out at once. Each (action, sample) has a key of its own, so neither changes any score's randomness.
     """
 
-    def one(action: Array, sample: Array) -> Array:
-        noise_key = jax.random.fold_in(jax.random.fold_in(key, action), sample)
+    def one(action: Array, noise_key: Key) -> Array:
         return bellman_estimate(step(context, action, noise_key), value_of, discount, legal)
 
     def score(action: Array) -> Array:
+        action_key = jax.random.fold_in(key, action)
         if samples == 1:
-            return one(action, jnp.int32(0))
-        return jnp.mean(jax.vmap(one, in_axes=(None, 0))(action, jnp.arange(samples)))
+            return one(action, action_key)
+        sample_keys = jax.vmap(lambda sample: jax.random.fold_in(action_key, sample))(jnp.arange(samples))
+        return jnp.mean(jax.vmap(one, in_axes=(None, 0))(action, sample_keys))
 
     actions = jnp.arange(action_count, dtype=jnp.int32)
     if chunk is None or chunk >= action_count:

@@ -239,7 +239,7 @@ class NativeAsHost:
         current = jax.tree.map(chosen, fresh, reached)
         observation, mask = self._view_traced(current)
         next_mask = self._legal(step.observation)
-        outcome = (step.observation, step.reward, step.terminated, step.truncated, next_mask, observation, mask)
+        outcome = (step.reward, step.observation, step.terminated, step.truncated, next_mask, observation, mask)
         return current, outcome
 
     def _over_fleet(self, function: Any, member_keys: Key, *arguments: Any) -> Any:

@@ -33,21 +33,31 @@ class ActionStream(eqx.Module):
         hidden = jax.nn.relu(self.hidden(features))
         if self.value is None:
             return self.advantage(hidden).reshape(self.actions, -1)
-        for_advantage, for_value = jnp.split(hidden, 2)
         if mask is None:
-            # The mean over actions commutes with the last layer, so it is taken of the weights: a state's values then
-            # are sums of products only, which the compiler rounds alike whatever else is in the program.
-            centred = jax.tree.map(self._without_mean, self.advantage)
-            return self.value(for_value) + centred(for_advantage).reshape(self.actions, -1)
+            weight, bias = self._combined(self.advantage, self.value)
+            return (hidden @ weight + bias).reshape(self.actions, -1)
+        for_advantage, for_value = jnp.split(hidden, 2)
         advantage = self.advantage(for_advantage).reshape(self.actions, -1)
         legal = mask[:, None]
         mean = jnp.sum(jnp.where(legal, advantage, 0.0), axis=0) / jnp.maximum(jnp.sum(legal), 1)
         return self.value(for_value) + advantage - mean
 
-    def _without_mean(self, outputs: Array) -> Array:
-        """The last axis, A * N, without its mean over the actions."""
-        by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
-        return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
+    def _combined(self, advantage: Linear, value: Linear) -> tuple[Array, Array]:
+        """V + A - mean A as one layer on both hidden parts, for all of it is linear.
+
+        That is one product instead of three, and a value that is a product plus a bias is rounded alike by the compiler
+        whatever else is in the program.
+        """
+
+        def centred(outputs: Array) -> Array:
+            by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
+            return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
+
+        def for_all(outputs: Array) -> Array:
+            return jnp.tile(outputs, self.actions)
+
+        weight = jnp.concatenate([centred(advantage.weight), for_all(value.weight)])
+        return weight, centred(advantage.bias) + for_all(value.bias)
 
 
 class ScalarHead(eqx.Module):
