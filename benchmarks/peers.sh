@@ -12,7 +12,7 @@ if cmp --silent "$requirements" "$stamp"; then exit 0; fi
 
 [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
 printf '*\n' > "$folder/.gitignore"
-install() { "$folder/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@"; }
+install() { "$folder/bin/python" -m pip install -qq --no-input --disable-pip-version-check "$@"; }
 
 if install -r "$requirements"; then
     cp "$requirements" "$stamp"

@@ -261,7 +261,7 @@ def _prepare_jax(deterministic: bool) -> None:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
     import jax
 
-    if jax.config.read("jax_compilation_cache_dir") is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         jax.config.update("jax_compilation_cache_dir", str(Path(home) / "sadq" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

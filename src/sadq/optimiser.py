@@ -47,7 +47,7 @@ def descend(
     """
     healthy = (diverged_at < 0) & jnp.isfinite(loss)
     if max_norm is not None:
-        norm = optax.global_norm(gradient)
+        norm = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradient)))
         gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, max_norm / norm), gradient)
     # A loss just short of overflow has gradients beyond it. Dropping those keeps every parameter finite without a pass
     # over all of them; the loss overflows soon after.

@@ -158,4 +158,4 @@ def test_a_transition_is_the_same_in_a_batch():
     batch, _, _ = jax.jit(jax.vmap(lambda state: environment.transition(state, jnp.int32(2), key)))(starts)
     for index in range(4):
         one, _, _ = environment.transition(jax.tree.map(lambda leaf, i=index: leaf[i], starts), jnp.int32(2), key)
-        np.testing.assert_allclose(np.stack(one), np.stack(batch)[:, index], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one, batch[index], rtol=1e-5, atol=1e-6)

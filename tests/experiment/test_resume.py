@@ -1,7 +1,6 @@
 """However a run is interrupted, it ends in the same bits as one that was not."""
 
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -15,8 +14,7 @@ import jax
 import numpy as np
 import pytest
 import tiny_runs
-from safetensors.numpy import save as save_tensors
-from tiny_runs import CHUNK, CHUNKS, MEMBERS, OPTIONS, TINY, assert_same_run, copied
+from tiny_runs import CHUNK, CHUNKS, MEMBERS, TINY, assert_same_run, copied, options
 
 from sadq import cli, progress
 from sadq.errors import SadqError
@@ -34,34 +32,38 @@ def main(*arguments: str | Path) -> int:
     return exit.value.code
 
 
-def test_a_run_that_its_callback_stopped_goes_on_as_if_it_had_not(halfway, whole, tmp_path):
-    run = copied(halfway, tmp_path / "run")
-    assert not (run / "result.json").exists()
-    assert len(tiny_runs.lines(run / METRICS)) == ROWS // 2
+@pytest.fixture(scope="module")
+def resumed(halfway, tmp_path_factory) -> Path:
+    """The run that was stopped halfway, gone on with to its end."""
+    run = copied(halfway, tmp_path_factory.mktemp("resumed") / "run")
     tiny_runs.resume(run)
-    assert_same_run(run, whole)
-    assert tiny_runs.leftovers(run) == []
+    return run
 
 
-def test_a_run_may_be_stopped_at_every_chunk(whole, tmp_path):
-    run, stops = tmp_path / "run", (1, 2, 17, CHUNKS - 1)
-    tiny_runs.train(run, callback=tiny_runs.stop_at(stops[0] * CHUNK * TINY.collect))
-    for chunk in stops[1:]:
-        tiny_runs.resume(run, tiny_runs.stop_at(chunk * CHUNK * TINY.collect))
-    tiny_runs.resume(run)
-    assert_same_run(run, whole)
+def test_a_run_that_its_callback_stopped_goes_on_as_if_it_had_not(halfway, resumed, whole):
+    assert not (halfway / "result.json").exists()
+    assert len(tiny_runs.lines(halfway / METRICS)) == ROWS // 2
+    assert_same_run(resumed, whole)
+    assert tiny_runs.leftovers(resumed) == []
 
 
-def test_the_result_of_a_resumed_run_is_that_of_a_whole_one_but_for_the_time_it_took(halfway, whole, tmp_path):
-    run = copied(halfway, tmp_path / "run")
-    spent = json.loads((checkpoint.latest(run / CHECKPOINTS) / checkpoint.META).read_text())["wall_seconds"]
-    tiny_runs.resume(run)
-    mine, theirs = (json.loads((folder / "result.json").read_text()) for folder in (run, whole))
+def test_the_result_of_a_resumed_run_is_that_of_a_whole_one_but_for_the_time_it_took(halfway, resumed, whole):
+    spent = json.loads((checkpoint.latest(halfway / CHECKPOINTS) / checkpoint.META).read_text())["wall_seconds"]
+    mine, theirs = (json.loads((folder / "result.json").read_text()) for folder in (resumed, whole))
     assert mine["wall_seconds"] > spent
     for result in (mine, theirs):
         for name in ("run", "wall_seconds", "compile_seconds", "steps_per_second"):
             del result[name]
     assert mine == theirs
+
+
+def test_a_run_may_be_stopped_after_its_first_chunk_and_before_its_last(whole, tmp_path):
+    run, chunk = tmp_path / "run", CHUNK * TINY.collect
+    tiny_runs.train(run, callback=tiny_runs.stop_at(chunk))
+    tiny_runs.resume(run, tiny_runs.stop_at(TINY.steps - chunk))
+    assert len(tiny_runs.lines(run / METRICS)) == ROWS - MEMBERS
+    tiny_runs.resume(run)
+    assert_same_run(run, whole)
 
 
 def test_rows_that_were_written_after_the_checkpoint_are_written_again_not_twice(halfway, whole, tmp_path):
@@ -110,10 +112,7 @@ def test_the_checkpoint_of_a_run_with_another_network_is_refused(halfway, tmp_pa
         f"state{name}": np.repeat(value, 2, axis=-1) if ".encoder" in name else value
         for name, value in tiny_runs.tensors(run).items()
     }
-    content = save_tensors(wider)
-    record = json.loads((newest / checkpoint.META).read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}
-    (newest / checkpoint.TENSORS).write_bytes(content)
-    (newest / checkpoint.META).write_text(json.dumps(record))
+    tiny_runs.store(newest, wider)
     with pytest.raises(SadqError, match=r"does not belong to this run: .*encoder.*float32\[2, 6, 16\]"):
         tiny_runs.resume(run)
 
@@ -150,7 +149,7 @@ class Interrupting:
 def test_ctrl_c_saves_says_how_to_resume_and_exits_130(whole, tmp_path, monkeypatch, capsys, number):
     run, handler = tmp_path / "run", signal.getsignal(number)
     monkeypatch.setattr(progress, "display", Interrupting(3_000, number))
-    assert main("train", "bitflip", "sadq", *OPTIONS, "--out", run, "--checkpoint-seconds", "3600") == 130
+    assert main("train", "bitflip", "sadq", *options(out=run, checkpoint_seconds="3600")) == 130
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == f"sadq: stopped and saved at step 3,000; go on with `sadq resume {run}`."
     assert signal.getsignal(number) is handler
@@ -162,7 +161,7 @@ def test_ctrl_c_saves_says_how_to_resume_and_exits_130(whole, tmp_path, monkeypa
 def test_a_second_ctrl_c_stops_at_once_and_the_run_still_resumes(whole, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     monkeypatch.setattr(progress, "display", Interrupting(3_000, signal.SIGINT, signal.SIGINT))
-    assert main("train", "bitflip", "sadq", *OPTIONS, "--out", run) not in (0, 2)
+    assert main("train", "bitflip", "sadq", *options(out=run)) not in (0, 2)
     assert checkpoint.latest(run / CHECKPOINTS).name == f"{2_800 // TINY.collect:010d}", "not saved again"
     assert main("resume", run) == 0
     assert_same_run(run, whole)
@@ -171,7 +170,7 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_still_resumes(whole, tmp_path
 def test_ctrl_c_during_the_last_chunk_changes_nothing(whole, tmp_path, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setattr(progress, "display", Interrupting(TINY.steps, signal.SIGINT))
-    assert main("train", "bitflip", "sadq", *OPTIONS, "--out", run) == 0
+    assert main("train", "bitflip", "sadq", *options(out=run)) == 0
     assert_same_run(run, whole)
 
 
@@ -217,16 +216,17 @@ def killed(run: Path, arguments: tuple, rows: int, delay: float) -> bool:
 
 @pytest.mark.parametrize("number", range(5))
 def test_a_run_killed_twice_at_random_moments_ends_in_the_same_bits(number, whole, halfway, tmp_path):
-    """Ten kills in all. One of a run's two falls anywhere before its first chunk: mostly into compilation."""
+    """Ten kills in all: most while it trains and saves, two of them while it starts and compiles."""
     moments = random.Random(number)
-    start = ("train", "bitflip", "sadq", *OPTIONS, "--out")
     for attempt in range(4):
         run, kills, early = tmp_path / f"run{attempt}", 0, moments.randrange(2)
         for kill in range(2):
             written = rows_in(run)
             rows = 0 if kill == early and number % 2 else moments.randrange(written + 1, written + ROWS // 3)
             delay = moments.uniform(0, 1.5 if rows == 0 else 0.02)
-            arguments = ("resume", run) if (run / "config.json").exists() else (*start, run)
+            arguments = (
+                ("resume", run) if (run / "config.json").exists() else ("train", "bitflip", "sadq", *options(out=run))
+            )
             kills += killed(run, arguments, rows, delay)
         if kills == 2:
             break

@@ -1,9 +1,9 @@
 """The smallest run that still has everything a resume must restore, and ways to look at what runs leave behind."""
 
 import contextlib
+import hashlib
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
+from safetensors.numpy import save as save_tensors
 
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config, Epsilon, Model
@@ -47,14 +48,40 @@ TINY = Config(
 )
 
 # The same run on the command line, after `sadq train bitflip sadq`.
-OPTIONS = shlex.split("""
-    --environment BitFlip-3 --seeds 0 1 --steps 8000 --hidden 8 --batch-size 4 --learning-rate 0.001
-    --learning-rate-schedule linear --environments 2 --collect 8 --updates-per-collect 1 --buffer-size 64
-    --replay prioritised --n-step 2 --target-update-interval 48 --no-time-limit-is-terminal
-    --epsilon.start 0.5 --epsilon.end 0.1 --epsilon.decay 500 --epsilon.schedule exponential
-    --model.hidden 8 --model.batch-size 4 --model.learning-rate 0.001
-    --evaluations 40 --evaluation-episodes 2 --workers 0 --checkpoint-seconds 0
-""")
+FLAGS = {
+    "environment": "BitFlip-3",
+    "seeds": "0 1",
+    "steps": str(TINY.steps),
+    "hidden": "8",
+    "batch-size": "4",
+    "learning-rate": "0.001",
+    "learning-rate-schedule": "linear",
+    "environments": "2",
+    "collect": "8",
+    "updates-per-collect": "1",
+    "buffer-size": "64",
+    "replay": "prioritised",
+    "n-step": "2",
+    "target-update-interval": "48",
+    "no-time-limit-is-terminal": "",
+    "epsilon.start": "0.5",
+    "epsilon.end": "0.1",
+    "epsilon.decay": "500",
+    "epsilon.schedule": "exponential",
+    "model.hidden": "8",
+    "model.batch-size": "4",
+    "model.learning-rate": "0.001",
+    "evaluations": str(CHUNKS),
+    "evaluation-episodes": "2",
+    "workers": "0",
+    "checkpoint-seconds": "0",
+}
+
+
+def options(**changes: str | Path) -> list[str]:
+    """These flags with some of them changed or added, nested ones by `model__hidden` for model.hidden."""
+    given = {name.replace("__", ".").replace("_", "-"): str(value) for name, value in changes.items()}
+    return [word for name, value in (FLAGS | given).items() for word in (f"--{name}", *value.split())]
 
 
 @contextlib.contextmanager
@@ -134,6 +161,14 @@ def tensors(run: Path) -> dict[str, np.ndarray]:
     """Every array of a run's newest checkpoint."""
     _, state, outside = checkpoint.load(checkpoint.latest(run / CHECKPOINTS))
     return state | outside
+
+
+def store(path: Path, content: dict[str, np.ndarray]) -> None:
+    """Other tensors in a checkpoint, with a checksum that agrees."""
+    data = save_tensors(content)
+    record = json.loads((path / checkpoint.META).read_text()) | {"sha256": hashlib.sha256(data).hexdigest()}
+    (path / checkpoint.TENSORS).write_bytes(data)
+    (path / checkpoint.META).write_text(json.dumps(record))
 
 
 def untimed(rows: list[dict]) -> list[dict]:
