@@ -46,9 +46,8 @@ def _quick(name: str, base: Config, **values: Any) -> Config:
             "max_gradient_norm",
         ]
     }
-    return dataclasses.replace(
-        base, preset=name, seeds=(0, 1, 2), time_limit_is_terminal=False, evaluations=20, **{**sound, **values}
-    )
+    short: dict[str, Any] = {"seeds": (0, 1, 2), "time_limit_is_terminal": False, "evaluations": 20}
+    return dataclasses.replace(base, preset=name, **(sound | short | values))
 
 
 DEFAULT = Config(
@@ -136,7 +135,7 @@ PRESETS: dict[str, Config] = {
     "cartpole": CARTPOLE,
     "lunarlander": LUNARLANDER,
     "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000, learning_rate=(5e-4,)),
-    "bitflip-quick": _quick("bitflip-quick", BITFLIP, environment="BitFlip-5", steps=40_000),
+    "bitflip-quick": _quick("bitflip-quick", BITFLIP, environment="BitFlip-6", seeds=(0, 1, 2, 3, 4), steps=40_000),
     "cartpole-quick": _quick("cartpole-quick", CARTPOLE, steps=40_000),
     "lunarlander-quick": _quick("lunarlander-quick", LUNARLANDER, steps=50_000),
 }
