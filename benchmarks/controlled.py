@@ -63,20 +63,23 @@ def train(name: str, agent: str, seeds: int, steps: int | None, model: dict[str,
     }
 
 
-def run(out: Path, seeds: int, steps: int | None, presets: tuple[str, ...]) -> None:
-    """Every preset and agent, written after each so that an interruption leaves what was done."""
+def run(out: Path, seeds: int, steps: int | None, presets: list[str], bases: list[str]) -> None:
+    """Every preset and agent, added to the file after each so that an interruption leaves what was done."""
     device = jax.devices()[0]
+    path = out / "controlled.json"
     record: dict[str, Any] = {"device": f"{device.platform}: {device.device_kind}", "jax": jax.__version__, "runs": []}
+    if path.exists():
+        record = json.loads(path.read_text())
     for name in presets:
         # The remedies are for the environment where the paper's own SADQ loses.
-        for base in BASES:
+        for base in bases:
             variants = {"": {}} | (REMEDIES if name == "cartpole" else {"+sadq": {}})
             for suffix, model in variants.items():
                 agent = base + ("+sadq" if suffix else "")
                 entry = train(name, agent, seeds, steps, model) | {"agent": base + suffix, "base": base}
                 record["runs"].append(entry)
                 print(_line(entry), flush=True)
-                (out / "controlled.json").write_text(json.dumps(record))
+                path.write_text(json.dumps(record))
 
 
 def _line(entry: dict[str, Any]) -> str:
@@ -116,14 +119,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=None, help="fewer env steps than the presets', to try it out")
-    parser.add_argument("--presets", nargs="+", default=PRESETS)
+    parser.add_argument("--presets", nargs="+", default=list(PRESETS))
+    parser.add_argument("--bases", nargs="+", default=list(BASES))
     parser.add_argument("--table", type=Path, default=None)
     options = parser.parse_args()
     if options.table:
         print(table(options.table))
         return
     options.out.mkdir(parents=True, exist_ok=True)
-    run(options.out, options.seeds, options.steps, tuple(options.presets))
+    run(options.out, options.seeds, options.steps, options.presets, options.bases)
 
 
 if __name__ == "__main__":

@@ -402,7 +402,6 @@ def test_saving_over_something_else_is_refused(model, tmp_path):
     assert (tmp_path / "thesis.tex").read_text() == "three years of work"
 
 
-@pytest.mark.xfail(strict=True, reason="save removes the old checkpoint before it writes the new one")
 def test_a_full_disk_while_saving_leaves_the_agent_that_was_there(model, tmp_path):
     model.save(tmp_path / "agent")
 
@@ -440,7 +439,6 @@ def test_a_run_of_the_command_line_can_be_loaded_and_saved_elsewhere(tmp_path, m
     assert_same_state(SADQ.load(tmp_path / "elsewhere"), model)
 
 
-@pytest.mark.xfail(strict=True, reason="loading cuts the folder's rows back to its checkpoint, as a resume does")
 def test_loading_a_run_that_is_still_going_leaves_its_files_alone(saved, tmp_path):
     run = tiny_runs.copied(saved, tmp_path / "run")
     with open(run / "metrics.jsonl", "a") as file:

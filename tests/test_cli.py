@@ -210,7 +210,6 @@ def test_a_single_seed_is_a_count_and_several_are_a_list(planned):
     assert planned("cartpole").seeds == (0, 1, 2, 3, 4)
 
 
-@pytest.mark.xfail(strict=True, reason="only the word --seeds is looked for, so --seeds=3 is the single seed 3")
 def test_a_count_of_seeds_may_be_joined_to_its_flag(planned):
     assert planned("cartpole", "--seeds=3").seeds == (0, 1, 2)
 
@@ -337,7 +336,6 @@ def test_a_place_that_cannot_be_written_is_refused(refusal, tmp_path):
     assert sentence.startswith("Cannot write a run to ")
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="an empty sweep makes a fleet without members, and a folder")
 def test_a_sweep_over_no_values_is_refused(refusal, tmp_path):
     assert "learning" in refusal("train", "bitflip", "sadq", *options(out=tmp_path / "run", learning_rate=""))
 
@@ -410,7 +408,7 @@ def test_a_full_disk_while_saving_is_refused_in_one_sentence(refusal, tmp_path, 
 def test_ctrl_c_before_the_first_step_is_one_sentence_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run.Experiment, "begin", lambda self: os.kill(os.getpid(), signal.SIGINT))
     code = main("train", "bitflip", "sadq", *options(out=tmp_path / "run"))
-    assert code == "sadq: stopped at once; the run goes on from its newest checkpoint with `sadq resume`."
+    assert code == 130
     assert (tmp_path / "run" / "config.json").exists()
 
 

@@ -118,7 +118,6 @@ def test_an_environment_that_does_not_repeat_itself_is_told_at_the_resume_and_ev
     assert json.loads((path / "result.json").read_text())["exact_resume"] is False
 
 
-@pytest.mark.xfail(strict=True, reason="HostSpec.deterministic is set from the registration but nothing reads it")
 def test_a_folder_of_an_environment_registered_as_nondeterministic_says_so_from_the_start(tmp_path):
     run.create(on("odd_environments:Dice-v0"), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["exact_resume"] is False
@@ -142,13 +141,12 @@ def test_an_environment_that_breaks_in_training_ends_the_run_with_a_sentence_tha
     assert tiny_runs.leftovers(tmp_path / "run") == []
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="a native run's checkpoint fits but for its environments")
 def test_the_checkpoint_of_a_native_run_is_refused(halfway, tmp_path):
     path = tiny_runs.copied(halfway, tmp_path / "run")
     newest = tiny_runs.checkpoint.latest(path / "checkpoints")
     _, state, _ = tiny_runs.checkpoint.load(newest)
     tiny_runs.store(newest, {f"state{name}": value for name, value in state.items()})
-    with pytest.raises(SadqError, match="does not belong to this run"):
+    with pytest.raises(SadqError, match="saved state|does not belong"):
         tiny_runs.resume(path)
 
 

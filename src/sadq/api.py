@@ -1,6 +1,7 @@
 """`SADQ`: the library as one class, with the habits of Stable-Baselines3."""
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from sadq.core.schedules import exploration
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
-from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder, describe
+from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import PRESETS
 from sadq.experiment.run import Callback, create, reopen
 from sadq.fleet import action_values
@@ -43,7 +44,11 @@ class SADQ:
         preset: str = "default",
         **fields: Any,
     ):
-        base, _ = parse_agent(agent)
+        base, guided = parse_agent(agent)
+        if guided and alpha is None:
+            raise SadqError(
+                f"Agent {agent} needs alpha, the weight of its base choice: give a number, or agent={base!r}."
+            )
         if preset not in PRESETS:
             raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(PRESETS)}.")
         known = {field.name for field in dataclasses.fields(Config)}
@@ -156,13 +161,18 @@ class SADQ:
         path, experiment = Path(path), self._experiment
         if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / CONFIG).exists())):
             raise SadqError(f"{path} exists and is no saved agent: give a new folder, or one that `save` made.")
-        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
-        path.mkdir(parents=True, exist_ok=True)
-        checkpoint.write_json(path / CONFIG, describe(experiment.config, experiment.members))
-        folder = RunFolder(path)
-        folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
-        folder.cut_back(experiment.step)
-        experiment.write_checkpoint(path / CHECKPOINTS)
+        # Written beside and then moved, so that whatever goes wrong leaves the agent that was there.
+        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            folder = RunFolder.create(beside, experiment.config, experiment.members, {})
+            folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
+            folder.cut_back(experiment.step)
+            experiment.write_checkpoint(beside / CHECKPOINTS)
+            if path.exists():
+                shutil.rmtree(path)
+            os.replace(beside, path)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None) -> Self:
@@ -175,10 +185,10 @@ class SADQ:
         saved = checkpoint.latest(path / CHECKPOINTS)
         if saved is None:
             raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
-        experiment.begin()
-        folder = RunFolder(None)
+        folder = RunFolder(None)  # what is loaded is not written to: its run may still be going
         folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
         experiment.folder = folder
+        experiment.begin(saved)
         model = cls.__new__(cls)
         model._experiment, model._policy = experiment, _policy()
         model._random = np.random.default_rng(experiment.config.seeds)

@@ -20,7 +20,7 @@ from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.options import parse, split
 
-BAD_INPUT, DIVERGED = 2, 3
+BAD_INPUT, DIVERGED, INTERRUPTED = 2, 3, 130
 
 USAGE = """usage: sadq COMMAND ...
 
@@ -108,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         print(f"sadq: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
     except KeyboardInterrupt:
-        sys.exit("sadq: stopped at once; the run goes on from its newest checkpoint with `sadq resume`.")
+        print("sadq: stopped at once; a run goes on from its newest checkpoint with `sadq resume`.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -130,7 +131,7 @@ def train(arguments: list[str]) -> int:
     default = preset(*positional)
     options = parse(Train, flags, Train(default), "sadq train PRESET [AGENT]")
     config = options.config
-    if "--seeds" in flags and len(config.seeds) == 1:
+    if any(word.split("=")[0] == "--seeds" for word in flags) and len(config.seeds) == 1:
         config = dataclasses.replace(config, seeds=tuple(range(config.seeds[0])))
     _prepare_jax(config.deterministic)
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -231,7 +232,7 @@ def _drive(experiment: Any, as_json: bool, quiet: bool) -> int:
                 f"sadq: stopped and saved at step {experiment.step:,}; go on with `sadq resume {path}`.",
                 file=sys.stderr,
             )
-            return 130
+            return INTERRUPTED
         result = experiment.result()
         experiment.folder.finish(result)
     finally:

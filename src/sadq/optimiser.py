@@ -51,7 +51,7 @@ def descend(
         gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, max_norm / norm), gradient)
     # A loss just short of overflow has gradients beyond it. Dropping those keeps every parameter finite without a pass
     # over all of them; the loss overflows soon after.
-    gradient = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, 0.0), gradient)
+    gradient = jax.tree.map(lambda leaf: jnp.clip(jnp.nan_to_num(leaf), -1e18, 1e18), gradient)
     direction, moments = ADAM.update(gradient, before.moments)
     parameters = jax.tree.map(lambda old, change: old - rate * change, before.parameters, direction)
     trained = jax.tree.map(lambda new, old: jnp.where(healthy, new, old), Trainable(parameters, moments), before)

@@ -62,7 +62,6 @@ def test_a_grid_evaluates_at_least_as_often_as_asked():
         assert evaluations >= min(100, grid.end), steps
 
 
-@pytest.mark.xfail(strict=True, reason="an interval of 26 to 49 collects is cut to 25, up to twice as many evaluations")
 def test_a_grid_does_not_evaluate_much_more_often_than_asked():
     for steps in range(64 * 2_000, 64 * 10_000, 640):
         grid = Grid.of(planned(steps))

@@ -149,7 +149,6 @@ def test_a_full_disk_while_writing_rows_is_a_sentence(folder, monkeypatch):
         folder.add_metrics([{"step": 8}])
 
 
-@pytest.mark.xfail(strict=True, raises=OSError, reason="only rows and checkpoints are guarded against a full disk")
 @pytest.mark.parametrize("call", [lambda folder: folder.finish({}), lambda folder: folder.cut_back(0)])
 def test_a_full_disk_while_finishing_or_cutting_back_is_a_sentence(folder, monkeypatch, call):
     monkeypatch.setattr(os, "fsync", full)

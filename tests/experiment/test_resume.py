@@ -117,7 +117,6 @@ def test_the_checkpoint_of_a_run_with_another_network_is_refused(halfway, tmp_pa
         tiny_runs.resume(run)
 
 
-@pytest.mark.xfail(strict=True, reason="restored arrays are committed to their device: another program, compiled anew")
 def test_a_resumed_state_lies_on_its_devices_as_a_fresh_one_does(halfway, tmp_path):
     """JAX compiles a program of its own for arguments that are bound to a device."""
     experiment = reopen(copied(halfway, tmp_path / "run"))

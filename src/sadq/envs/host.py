@@ -93,6 +93,12 @@ class HostEnvironments:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """Replay the episodes of a saved state: (observations, masks) to go on from, and `exact_resume` is set."""
+        missing = {"episodes", "lengths", "actions", "observations"} - state.keys()
+        if missing:
+            raise SadqError(
+                f"the saved state of environment {self.name} lacks {', '.join(sorted(missing))}: it does not belong to "
+                "this run; restore one that was saved with this environment."
+            )
         episodes, lengths, actions = state["episodes"], state["lengths"], state["actions"]
         expected = (*self.shape, self.observation_size)
         if state["observations"].shape != expected or int(lengths.sum()) != len(actions):

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from sadq import keys
 from sadq.agents import AGENTS, AgentSpec, parse_agent
 from sadq.dynamics.gaussian import GaussianModel
-from sadq.envs import registry
+from sadq.envs import base, registry
 from sadq.envs.base import Environment
-from sadq.envs.contract import HostSpec
+from sadq.envs.contract import HostSpec, one_line
 from sadq.envs.host import HostEnvironments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
@@ -46,8 +46,9 @@ class Grid:
     def of(cls, config: Config, origin: int = 0) -> "Grid":
         needed = -(-config.steps // config.collect) - origin
         interval = max(1, needed // config.evaluations)
-        chunk = min(interval, MAX_CHUNK)
-        return cls(origin, origin + -(-needed // chunk) * chunk, chunk, interval // chunk * chunk)
+        pieces = -(-interval // MAX_CHUNK)
+        chunk = interval // pieces
+        return cls(origin, origin + -(-needed // chunk) * chunk, chunk, pieces * chunk)
 
     def evaluates(self, collect: int) -> bool:
         return (collect - self.origin) % self.interval == 0 or collect == self.end
@@ -215,4 +216,29 @@ def _gigabytes(count: int) -> str:
 
 def resolve(environment: Any) -> Environment | HostSpec:
     """A name or object as an environment."""
-    return registry.make(environment)
+    made = registry.make(environment)
+    if isinstance(made, Environment):
+        _check_shapes(made)
+    return made
+
+
+def _check_shapes(environment: Environment) -> None:
+    """Refuse a native environment whose functions give other shapes than it says, before anything is compiled."""
+
+    def episode(key: Key) -> tuple[Any, Any]:
+        timed = base.reset(environment, key)
+        return environment.observe(timed.state), base.step(environment, timed, jnp.int32(0), key)[1]
+
+    try:
+        first, step = jax.eval_shape(episode, keys.member_key(0))
+    except Exception as error:
+        raise SadqError(f"environment {environment.name} cannot be compiled: {one_line(error)}") from error
+    size = (environment.observation_size,)
+    found: dict[str, tuple[Any, tuple[int, ...]]]
+    found = {"an observation": (first.shape, size), "a next observation": (step.observation.shape, size)}
+    found |= {"a reward": (step.reward.shape, ()), "terminated": (step.terminated.shape, ())}
+    for name, (shape, expected) in found.items():
+        if shape != expected:
+            raise SadqError(
+                f"environment {environment.name} returns {name} of shape {shape}, expected {expected}: fix it."
+            )

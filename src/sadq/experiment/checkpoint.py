@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
@@ -23,6 +24,8 @@ from sadq.types import PyTree
 FORMAT = 1
 TENSORS, META = "state.safetensors", "checkpoint.json"
 KEPT = 2
+RECORDED = {"step", "wall_seconds", "compile_seconds", "exact"}
+"""What whoever saves a checkpoint says of it beside its tensors."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -62,21 +65,29 @@ def fill(template: PyTree, tensors: dict[str, np.ndarray], where: Path) -> PyTre
                 f"Checkpoint {where} does not belong to this run: {name} should be {leaf.dtype}{list(leaf.shape)} "
                 f"but the file has {found}; resume the run that it was saved by."
             )
-        filled.append(jax.device_put(stored, leaf.sharding))
+        # Bound to a device only where the template is: JAX compiles another program for arguments that are.
+        filled.append(jax.device_put(stored, leaf.sharding) if leaf.committed else jnp.asarray(stored))
+    unknown = tensors.keys() - {jax.tree_util.keystr(path) for path, _ in leaves}
+    if unknown:
+        raise SadqError(
+            f"Checkpoint {where} does not belong to this run: it holds {min(unknown)}, for which the run has no place; "
+            "resume the run that it was saved by."
+        )
     return jax.tree.unflatten(structure, filled)
 
 
 def save(folder: Path, collect: int, state: PyTree, outside: dict[str, np.ndarray], meta: dict[str, Any]) -> Path:
     """Write the checkpoint after `collect` collects; the previous ones survive if it fails."""
-    folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{collect:010d}"
     temporary = folder / f".{final.name}.{os.getpid()}.tmp"
     tensors = {f"state{name}": value for name, value in named_leaves(state).items()}
     tensors |= {f"outside.{name}": np.asarray(value) for name, value in outside.items()}
-    content = save_tensors({name: np.ascontiguousarray(value) for name, value in tensors.items()})
+    content = save_tensors({name: np.asarray(value, order="C") for name, value in tensors.items()})
     record = {"format": FORMAT, "collect": collect, "sha256": hashlib.sha256(content).hexdigest(), **meta}
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob(".*.tmp"):  # of processes that were killed while saving
+            shutil.rmtree(stale, ignore_errors=True)
         temporary.mkdir()
         write_atomically(temporary / TENSORS, content)
         write_json(temporary / META, record)
@@ -111,7 +122,12 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, n
         content = (path / TENSORS).read_bytes()
     except (OSError, ValueError) as error:
         raise SadqError(f"Checkpoint {path} cannot be read ({error}): {_advice(path)}") from error
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT or not isinstance(meta.get("collect"), int):
+    if (
+        not isinstance(meta, dict)
+        or meta.get("format") != FORMAT
+        or not isinstance(meta.get("collect"), int)
+        or not meta.keys() >= RECORDED
+    ):
         raise SadqError(f"{path / META} is not the record of a checkpoint of this version: {_advice(path)}")
     if hashlib.sha256(content).hexdigest() != meta.get("sha256"):
         raise SadqError(f"Checkpoint {path} is damaged: {TENSORS} does not match its checksum; {_advice(path)}")

@@ -224,6 +224,15 @@ def validate(config: Config) -> None:
             len(sizes) > 0 and min(sizes) >= 1,
             f"{name} = {_shown(sizes)} must name at least one layer, of size 1 or more.",
         )
+    for name in ["learning_rate", "discount", "epsilon.start", "epsilon.end", "epsilon.decay"]:
+        _check(len(_get(config, name)) > 0, f"{name} was given without a value: give one, or several for a sweep.")
+    for name in ["priority_exponent", "importance_exponent"]:
+        _check(0 <= _get(config, name) <= 1, f"{name} = {_get(config, name)} must lie in [0, 1].")
+    _check(
+        0 <= config.checkpoint_seconds < math.inf,
+        f"checkpoint_seconds = {config.checkpoint_seconds} must be 0 or more.",
+    )
+    _check(config.workers is None or config.workers >= 0, f"workers = {config.workers} must be 0 or more, or None.")
     for name in ["learning_rate", "model.learning_rate", "model.state_scale", "epsilon.decay"]:
         for value in _several(_get(config, name)):
             _check(0 < value < 3e38, f"{name} = {value} must be a positive number.")
@@ -233,6 +242,10 @@ def validate(config: Config) -> None:
     for name in ["soft_target_rate", "max_gradient_norm", "huber"]:
         value = _get(config, name)
         _check(value is None or 0 < value < math.inf, f"{name} = {value} must be a positive number, or None.")
+    _check(
+        config.soft_target_rate is None or config.soft_target_rate <= 1,
+        f"soft_target_rate = {config.soft_target_rate} must be at most 1: it is a share of the way.",
+    )
     _check(
         config.target_update_interval is not None or config.soft_target_rate is not None,
         "The target network would never move: give target_update_interval or soft_target_rate.",
@@ -282,6 +295,8 @@ def from_json(kind: type, data: Any, where: str = "config") -> Any:
         hints = typing.get_type_hints(kind)
         unknown = set(data) - set(hints)
         _check(not unknown, f"{where} has the unknown field {min(unknown, default='')!r}: it is from another version.")
+        missing = set(hints) - set(data)
+        _check(not missing, f"{where} lacks the field {min(missing, default='')!r}: it is from another version.")
         return kind(**{name: from_json(hints[name], data[name], f"{where}.{name}") for name in data})
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         options = [option for option in typing.get_args(kind) if option is not type(None)]

@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,8 @@ class RunFolder:
         if self.path is None:
             return
         for name, rows in ((METRICS, self.metrics), (EVALUATIONS, self.evaluations)):
-            checkpoint.write_atomically(self.path / name, "".join(_line(row) for row in rows).encode())
+            content = "".join(_line(row) for row in rows).encode()
+            _guarded(self.path / name, partial(checkpoint.write_atomically, content=content))
 
     def add_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
         self._add(METRICS, self.metrics, list(rows))
@@ -102,17 +104,19 @@ class RunFolder:
 
     def finish(self, result: dict[str, Any]) -> None:
         if self.path is not None:
-            checkpoint.write_json(self.path / RESULT, result)
+            _guarded(self.path / RESULT, lambda path: checkpoint.write_json(path, result))
 
     def _add(self, name: str, kept: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
         kept.extend(rows)
         if self.path is None:
             return
-        try:
-            with open(self.path / name, "a") as file:
-                file.write("".join(_line(row) for row in rows))
-        except OSError as error:
-            raise SadqError(f"Cannot write to {self.path / name}: {error.strerror}; make room and resume.") from error
+        content = "".join(_line(row) for row in rows)
+
+        def append(path: Path) -> None:
+            with open(path, "a") as file:
+                file.write(content)
+
+        _guarded(self.path / name, append)
 
 
 def describe(config: Config, members: list[dict[str, Any]]) -> dict[str, Any]:
@@ -129,6 +133,14 @@ def describe(config: Config, members: list[dict[str, Any]]) -> dict[str, Any]:
         "config": to_json(config),
         "members": members,
     }
+
+
+def _guarded(path: Path, write: Callable[[Path], None]) -> None:
+    """`write(path)`, its failure told in a sentence."""
+    try:
+        write(path)
+    except OSError as error:
+        raise SadqError(f"Cannot write to {path}: {error.strerror}; make room and resume.") from error
 
 
 def _line(row: dict[str, Any]) -> str:

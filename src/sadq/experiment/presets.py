@@ -33,19 +33,22 @@ def _exponential(start: float, end: float, decay: float) -> Epsilon:
     return Epsilon((start,), (end,), (decay,), "exponential")
 
 
+QUICK_FIELDS = (
+    "learning_rate",
+    "collect",
+    "updates_per_collect",
+    "n_step",
+    "target_update_interval",
+    "soft_target_rate",
+    "huber",
+    "max_gradient_norm",
+    "epsilon",
+)
+
+
 def _quick(name: str, base: Config, **values: Any) -> Config:
-    """A short run with the default's learning settings, which show learning sooner than the paper's."""
-    sound = {
-        field: getattr(DEFAULT, field)
-        for field in [
-            "updates_per_collect",
-            "collect",
-            "target_update_interval",
-            "soft_target_rate",
-            "huber",
-            "max_gradient_norm",
-        ]
-    }
+    """A short run of a paper preset's networks with the default's way of learning, which shows results sooner."""
+    sound = {field: getattr(DEFAULT, field) for field in QUICK_FIELDS}
     short: dict[str, Any] = {"seeds": (0, 1, 2), "time_limit_is_terminal": False, "evaluations": 20}
     return dataclasses.replace(base, preset=name, **(sound | short | values))
 
@@ -53,6 +56,8 @@ def _quick(name: str, base: Config, **values: Any) -> Config:
 DEFAULT = Config(
     alpha=(0.2,),
     agent="dueling+sadq",
+    updates_per_collect=8,
+    n_step=3,
     target_update_interval=None,
     soft_target_rate=0.01,
     huber=1.0,
@@ -134,8 +139,18 @@ PRESETS: dict[str, Config] = {
     "bitflip": BITFLIP,
     "cartpole": CARTPOLE,
     "lunarlander": LUNARLANDER,
-    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000, learning_rate=(5e-4,)),
-    "bitflip-quick": _quick("bitflip-quick", BITFLIP, environment="BitFlip-6", seeds=(0, 1, 2, 3, 4), steps=40_000),
+    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000, hidden=(128, 128)),
+    "bitflip-quick": _quick(
+        "bitflip-quick",
+        BITFLIP,
+        environment="BitFlip-6",
+        steps=40_000,
+        seeds=PAPER_SEEDS,
+        learning_rate=BITFLIP.learning_rate,
+        epsilon=BITFLIP.epsilon,
+        n_step=1,
+        updates_per_collect=16,
+    ),
     "cartpole-quick": _quick("cartpole-quick", CARTPOLE, steps=40_000),
     "lunarlander-quick": _quick("lunarlander-quick", LUNARLANDER, steps=50_000),
 }

@@ -14,6 +14,7 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import Grid, check_memory, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
@@ -53,6 +54,7 @@ class Experiment:
     _diverged: set[int] = field(default_factory=set)
     _resumed_at: float = 0.0
     _earlier_seconds: float = 0.0  # spent before the checkpoint that this process resumed from
+    _earlier_compile_seconds: float = 0.0
 
     @property
     def grid(self) -> Grid:
@@ -71,13 +73,19 @@ class Experiment:
         """Time spent on the run, compilation included, over all its resumes."""
         return self._earlier_seconds + time.perf_counter() - self._resumed_at
 
-    def begin(self) -> None:
-        """Start, or take up the newest checkpoint of the folder; the first evaluation belongs to the start."""
+    @property
+    def compile_seconds(self) -> float:
+        """The part of it that went into compilation."""
+        return self._earlier_compile_seconds + self.loop.programs.compile_seconds
+
+    def begin(self, saved: Path | None = None) -> None:
+        """Start, or take up a checkpoint, by default the folder's newest; the first evaluation belongs to the start."""
         self._resumed_at = time.perf_counter()
         self.loop = make_loop(self.config, self.environment, self.grid.chunk)
         self.state = self.loop.start()
         self.begun = True
-        saved = self.folder.path and checkpoint.latest(self.folder.path / CHECKPOINTS)
+        if saved is None and self.folder.path is not None:
+            saved = checkpoint.latest(self.folder.path / CHECKPOINTS)
         if saved:
             self.load(saved)
         self.folder.cut_back(self.step if saved else -1)
@@ -89,7 +97,8 @@ class Experiment:
         meta, tensors, outside = checkpoint.load(saved)
         self.state = checkpoint.fill(self.state, tensors, saved)
         self.exact = self.loop.restore(self.state, outside) and meta["exact"]
-        self.collect, self._earlier_seconds = meta["collect"], meta["wall_seconds"]
+        self.collect = meta["collect"]
+        self._earlier_seconds, self._earlier_compile_seconds = meta["wall_seconds"], meta["compile_seconds"]
         self._diverged = set(np.flatnonzero(np.asarray(self.state.learner.diverged_at) >= 0).tolist())
         if not self.exact:
             self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
@@ -126,7 +135,12 @@ class Experiment:
             self.write_checkpoint(self.folder.path / CHECKPOINTS)
 
     def write_checkpoint(self, folder: Path) -> None:
-        meta = {"step": self.step, "wall_seconds": self.wall_seconds, "exact": self.exact}
+        meta = {
+            "step": self.step,
+            "wall_seconds": self.wall_seconds,
+            "compile_seconds": self.compile_seconds,
+            "exact": self.exact,
+        }
         checkpoint.save(folder, self.collect, self.state, self.loop.outside(), meta)
 
     def describe(self) -> str:
@@ -140,14 +154,15 @@ class Experiment:
     def result(self) -> dict[str, Any]:
         """The run in numbers, as `--json` prints it and result.json keeps it."""
         members, wall_seconds = self.members, self.wall_seconds
-        trained = wall_seconds - self.loop.programs.compile_seconds
+        compiled = self.compile_seconds
+        trained = wall_seconds - compiled
         return {
             "run": None if self.folder.path is None else str(self.folder.path),
             "environment": self.environment.name,
             "agent": self.config.agent,
             "steps": self.step,
             "wall_seconds": round(wall_seconds, 3),
-            "compile_seconds": round(self.loop.programs.compile_seconds, 3),
+            "compile_seconds": round(compiled, 3),
             "steps_per_second": round(self.step * len(members) / max(trained, 1e-9), 1),
             "exact_resume": self.exact,
             "members": [self._member_result(index, member) for index, member in enumerate(members)],
@@ -187,6 +202,11 @@ class Experiment:
 
     def _evaluate(self) -> None:
         evaluation = jax.tree.map(np.asarray, self.loop.evaluate(self.state, self.collect))
+        if not np.isfinite(evaluation.returns).all():
+            raise SadqError(
+                f"environment {self.environment.name} returned rewards that are not finite, expected numbers: "
+                "fix the environment."
+            )
         self.folder.add_evaluations(
             {
                 "step": self.step,
@@ -239,6 +259,7 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
         "steps": grid.end * config.collect,
         "metrics_interval": grid.chunk * config.collect,
         "evaluation_interval": grid.interval * config.collect,
+        "exact_resume": getattr(resolved, "deterministic", None) is not False,
     }
     return Experiment(config, resolved, RunFolder.create(path, config, members_of(config), notes))
 
