@@ -139,7 +139,7 @@ PRESETS: dict[str, Config] = {
     "bitflip": BITFLIP,
     "cartpole": CARTPOLE,
     "lunarlander": LUNARLANDER,
-    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000, hidden=(128, 128)),
+    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000),
     "bitflip-quick": _quick(
         "bitflip-quick",
         BITFLIP,
