@@ -109,7 +109,7 @@ def test_the_gradient_takes_targets_as_constants(agent):
     after, _, _ = learner.value_update(state, hyper, hyper.learning_rate, KEY, batch, jnp.ones(12), jnp.int32(0))
     expected = jax.grad(loss)(state.online.parameters)
     # Adam's first moment after one step is a tenth of the gradient.
-    for got, wanted in zip(jax.tree.leaves(after.online.moments.mu), jax.tree.leaves(expected), strict=True):
+    for got, wanted in zip(jax.tree.leaves(after.online.moments.first), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(10 * got, wanted, rtol=1e-3, atol=1e-6)
     assert after.model is None or difference(state.model, after.model) == 0
 
@@ -169,5 +169,5 @@ def test_soft_targets_follow_and_clipping_bounds_the_step():
     expected = jax.tree.map(lambda old, new: 0.75 * old + 0.25 * new, state.target, after.online.parameters)
     for got, wanted in zip(jax.tree.leaves(after.target), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
-    norm = float(jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(after.online.moments.mu))))
+    norm = float(jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(after.online.moments.first))))
     assert norm == pytest.approx(0.1 * 1e-6, rel=1e-3)

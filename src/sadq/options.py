@@ -11,6 +11,8 @@ import tyro
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 
+PLAIN: dict[Any, str] = {bool: "nothing", int: "a whole number", float: "a number", str: "a word"}
+
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """(what stands before the first option, the options)."""
@@ -65,16 +67,14 @@ def _option_names(kind: type, prefix: str = "--") -> dict[str, str]:
     names: dict[str, str] = {}
     for field in dataclasses.fields(kind):
         option = prefix + field.name.replace("_", "-")
+        if "Suppress" in str(field.type):
+            continue
         if field.name == "config":
             names |= _option_names(Config)
         elif isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             names |= _option_names(field.type, f"{option}.")
         else:
-            shown = (
-                field.type.__name__
-                if isinstance(field.type, type) and not hasattr(field.type, "__args__")
-                else field.type
-            )
-            names[option] = str(shown).replace("typing.", "")
-            names[option.replace(field.name.replace("_", "-"), "no-" + field.name.replace("_", "-"))] = "nothing"
+            names[option] = PLAIN.get(field.type) or str(field.type).replace("typing.", "")
+            if field.type is bool:
+                names[f"{prefix}no-{option.removeprefix(prefix)}"] = "nothing"
     return names

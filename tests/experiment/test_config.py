@@ -8,8 +8,9 @@ import pytest
 import tiny_runs
 
 from sadq.errors import SadqError
-from sadq.experiment.config import Config, Epsilon, Model, from_json, to_json
+from sadq.experiment.config import Config, Epsilon, Model
 from sadq.experiment.presets import PRESETS
+from sadq.experiment.records import from_json, to_json
 
 SOUND = Config(agent="dqn", alpha=None, target_update_interval=100)
 

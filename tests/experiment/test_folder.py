@@ -8,8 +8,8 @@ import pytest
 import tiny_runs
 
 from sadq.errors import SadqError
-from sadq.experiment.config import to_json
 from sadq.experiment.folder import CONFIG, EVALUATIONS, METRICS, RESULT, RunFolder, describe
+from sadq.experiment.records import to_json
 
 
 def full(*arguments, **options):

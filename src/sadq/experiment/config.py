@@ -1,9 +1,6 @@
 """Everything that defines a run, as frozen data: what is not here does not change a result."""
 
-import dataclasses
 import math
-import types
-import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -176,7 +173,8 @@ class Config:
         return parse_agent(self.agent)[1]
 
 
-def _check(condition: bool, sentence: str) -> None:
+def check(condition: bool, sentence: str) -> None:
+    """Refuse with a sentence unless the condition holds."""
     if not condition:
         raise SadqError(sentence)
 
@@ -185,21 +183,21 @@ def validate(config: Config) -> None:
     """Refuse what cannot run, naming the field, its value and what was expected."""
     _, guided = parse_agent(config.agent)
     if guided:
-        _check(
+        check(
             config.alpha is not None and len(config.alpha) > 0,
             f"Agent {config.agent} needs alpha, the weight of its base choice: give a number in [0, 1].",
         )
     else:
-        _check(
+        check(
             config.alpha is None,
             f"alpha = {_shown(config.alpha)} was given, but {config.agent} is a plain agent that has none: "
             f"use {config.agent}+sadq, or leave alpha out.",
         )
     for alpha in config.alpha or ():
-        _check(0 <= alpha <= 1, f"alpha = {alpha} is outside [0, 1]: give the weight of the base choice as a share.")
-    _check(len(config.seeds) > 0, "No seeds were given: a run needs at least one.")
-    _check(len(set(config.seeds)) == len(config.seeds), f"A seed appears twice in {config.seeds}: give each one once.")
-    _check(all(0 <= seed < 2**32 for seed in config.seeds), f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1.")
+        check(0 <= alpha <= 1, f"alpha = {alpha} is outside [0, 1]: give the weight of the base choice as a share.")
+    check(len(config.seeds) > 0, "No seeds were given: a run needs at least one.")
+    check(len(set(config.seeds)) == len(config.seeds), f"A seed appears twice in {config.seeds}: give each one once.")
+    check(all(0 <= seed < 2**32 for seed in config.seeds), f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1.")
     for name in [
         "steps",
         "batch_size",
@@ -214,54 +212,54 @@ def validate(config: Config) -> None:
         "model.samples",
     ]:
         value = _get(config, name)
-        _check(value >= 1, f"{name} = {value} must be at least 1.")
+        check(value >= 1, f"{name} = {value} must be at least 1.")
     for name in ["n_step", "target_update_interval", "model.action_chunk"]:
         value = _get(config, name)
-        _check(value is None or value >= 1, f"{name} = {value} must be at least 1, or None.")
+        check(value is None or value >= 1, f"{name} = {value} must be at least 1, or None.")
     for name in ["hidden", "model.hidden"]:
         sizes = _get(config, name)
-        _check(
+        check(
             len(sizes) > 0 and min(sizes) >= 1,
             f"{name} = {_shown(sizes)} must name at least one layer, of size 1 or more.",
         )
     for name in ["learning_rate", "discount", "epsilon.start", "epsilon.end", "epsilon.decay"]:
-        _check(len(_get(config, name)) > 0, f"{name} was given without a value: give one, or several for a sweep.")
+        check(len(_get(config, name)) > 0, f"{name} was given without a value: give one, or several for a sweep.")
     for name in ["priority_exponent", "importance_exponent"]:
-        _check(0 <= _get(config, name) <= 1, f"{name} = {_get(config, name)} must lie in [0, 1].")
-    _check(
+        check(0 <= _get(config, name) <= 1, f"{name} = {_get(config, name)} must lie in [0, 1].")
+    check(
         0 <= config.checkpoint_seconds < math.inf,
         f"checkpoint_seconds = {config.checkpoint_seconds} must be 0 or more.",
     )
-    _check(config.workers is None or config.workers >= 0, f"workers = {config.workers} must be 0 or more, or None.")
+    check(config.workers is None or config.workers >= 0, f"workers = {config.workers} must be 0 or more, or None.")
     for name in ["learning_rate", "model.learning_rate", "model.state_scale", "epsilon.decay"]:
         for value in _several(_get(config, name)):
-            _check(0 < value < 3e38, f"{name} = {value} must be a positive number.")
+            check(0 < value < 3e38, f"{name} = {value} must be a positive number.")
     for name in ["epsilon.start", "epsilon.end", "discount"]:
         for value in _get(config, name):
-            _check(0 <= value <= 1, f"{name} = {value} must lie in [0, 1].")
+            check(0 <= value <= 1, f"{name} = {value} must lie in [0, 1].")
     for name in ["soft_target_rate", "max_gradient_norm", "huber"]:
         value = _get(config, name)
-        _check(value is None or 0 < value < math.inf, f"{name} = {value} must be a positive number, or None.")
-    _check(
+        check(value is None or 0 < value < math.inf, f"{name} = {value} must be a positive number, or None.")
+    check(
         config.soft_target_rate is None or config.soft_target_rate <= 1,
         f"soft_target_rate = {config.soft_target_rate} must be at most 1: it is a share of the way.",
     )
-    _check(
+    check(
         config.target_update_interval is not None or config.soft_target_rate is not None,
         "The target network would never move: give target_update_interval or soft_target_rate.",
     )
-    _check(
+    check(
         config.collect % config.environments == 0,
         f"collect = {config.collect} must be a multiple of environments = {config.environments}, "
         "for they step together.",
     )
     rows, needed = config.buffer_size // config.environments, config.collect // config.environments
-    _check(
+    check(
         rows >= needed + (config.n_step or 1) - 1,
         f"buffer_size = {config.buffer_size} is too small: it must hold at least one collect, "
         f"{config.collect + config.environments * ((config.n_step or 1) - 1)} transitions.",
     )
-    _check(
+    check(
         config.collect // config.environments >= (config.n_step or 1),
         f"n_step = {config.n_step} must not exceed the {needed} steps of a collect, "
         "so that the first update has a complete return to learn from.",
@@ -281,33 +279,3 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 def _shown(value: Any) -> str:
     return " ".join(map(str, _several(value)))
-
-
-def to_json(config: Any) -> dict[str, Any]:
-    """A config as plain JSON data."""
-    return dataclasses.asdict(config)
-
-
-def from_json(kind: type, data: Any, where: str = "config") -> Any:
-    """A dataclass from JSON data; unknown or missing fields and wrong types are named."""
-    if dataclasses.is_dataclass(kind):
-        _check(isinstance(data, dict), f"{where} is not a table of fields, as a run's config.json should hold.")
-        hints = typing.get_type_hints(kind)
-        unknown = set(data) - set(hints)
-        _check(not unknown, f"{where} has the unknown field {min(unknown, default='')!r}: it is from another version.")
-        missing = set(hints) - set(data)
-        _check(not missing, f"{where} lacks the field {min(missing, default='')!r}: it is from another version.")
-        return kind(**{name: from_json(hints[name], data[name], f"{where}.{name}") for name in data})
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        options = [option for option in typing.get_args(kind) if option is not type(None)]
-        return None if data is None else from_json(options[0], data, where)
-    if typing.get_origin(kind) is tuple:
-        _check(isinstance(data, list), f"{where} is {data!r}, expected a list.")
-        return tuple(from_json(typing.get_args(kind)[0], entry, where) for entry in data)
-    if typing.get_origin(kind) is Literal:
-        _check(data in typing.get_args(kind), f"{where} is {data!r}, expected one of {typing.get_args(kind)}.")
-        return data
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    _check(isinstance(data, kind), f"{where} is {data!r}, expected {kind.__name__}.")
-    return data

@@ -14,7 +14,8 @@ import jax
 
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.config import Config, from_json, to_json
+from sadq.experiment.config import Config
+from sadq.experiment.records import from_json, to_json
 
 FORMAT = 1
 CONFIG, METRICS, EVALUATIONS, RESULT, CHECKPOINTS = (
