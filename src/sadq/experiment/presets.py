@@ -35,6 +35,7 @@ def _exponential(start: float, end: float, decay: float) -> Epsilon:
 
 QUICK_FIELDS = (
     "learning_rate",
+    "learning_rate_schedule",
     "collect",
     "updates_per_collect",
     "n_step",
@@ -57,6 +58,7 @@ DEFAULT = Config(
     alpha=(0.2,),
     agent="dueling+sadq",
     updates_per_collect=8,
+    learning_rate_schedule="linear",
     n_step=3,
     target_update_interval=None,
     soft_target_rate=0.01,
