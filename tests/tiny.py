@@ -23,6 +23,8 @@ def config(agent: str, environment: str = "Acrobot-v1", **fields: Any) -> Config
         "hidden": (16, 16),
         "collect": COLLECT,
         "updates_per_collect": UPDATES,
+        "n_step": 1,
+        "learning_rate_schedule": "constant",
         "batch_size": 16,
         "buffer_size": 2048,
         "steps": 4 * CHUNK * COLLECT,
