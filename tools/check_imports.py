@@ -18,6 +18,8 @@ LAYERS = [
     {"envs"},
     {"optimiser", "metrics"},
     {"guidance"},
+    {"targets"},
+    {"inference"},
     {"learner"},
     {"agents"},
     {"fleet"},

@@ -4,6 +4,11 @@ from dataclasses import dataclass
 
 from sadq.errors import SadqError
 
+HEADS = ("scalar", "categorical", "quantile", "implicit", "fraction", "bayesian")
+BOOTSTRAPS = ("greedy", "double")
+EXPLORATIONS = ("epsilon", "greedy", "epsilon-z", "counteractive", "thompson", "ucb")
+REPLAYS = ("uniform", "prioritised")
+
 
 @dataclass(frozen=True)
 class AgentSpec:
@@ -21,22 +26,66 @@ class AgentSpec:
     replay: str = "uniform"
     """How batches are drawn."""
 
-    steps: int = 1
-    """n of the n-step return."""
+    n_step: int = 1
+    """Steps of reward in a target."""
 
     dueling: bool = False
     """Whether the head splits into value and advantage."""
 
+    noisy: bool = False
+    """Whether the head's layers have learned noise."""
+
+    ensemble: int = 1
+    """Networks that learn side by side from one replay, their backups weighted by agreement."""
+
 
 AGENTS: dict[str, AgentSpec] = {
-    "dqn": AgentSpec(head="scalar", bootstrap="greedy"),
-    "double": AgentSpec(head="scalar", bootstrap="double"),
-    "dueling": AgentSpec(head="scalar", bootstrap="greedy", dueling=True),
+    "dqn": AgentSpec("scalar", "greedy"),
+    "double": AgentSpec("scalar", "double"),
+    "dueling": AgentSpec("scalar", "greedy", dueling=True),
+    "bdqn": AgentSpec("bayesian", "double", "thompson"),
+    "sunrise": AgentSpec("scalar", "greedy", "ucb", ensemble=5),
+    "c51": AgentSpec("categorical", "greedy"),
+    "rainbow": AgentSpec("categorical", "double", "greedy", "prioritised", n_step=3, dueling=True, noisy=True),
+    "qrdqn": AgentSpec("quantile", "greedy"),
+    "iqn": AgentSpec("implicit", "greedy"),
+    "fqf": AgentSpec("fraction", "greedy"),
+    "teg": AgentSpec("categorical", "double", "epsilon-z", "prioritised", n_step=3, dueling=True),
+    "coact": AgentSpec("quantile", "greedy", "counteractive"),
 }
 
 SUFFIX = "+sadq"
 SADQ_BACKBONE = "dueling"
 """The paper's own SADQ is built on the dueling agent."""
+
+REFUSALS = {
+    "exploration ucb needs an ensemble of 2 or more: it explores where members disagree": (
+        lambda row: row.exploration == "ucb" and row.ensemble < 2
+    ),
+    "exploration thompson needs head bayesian: it draws from that head's posterior": (
+        lambda row: row.exploration == "thompson" and row.head != "bayesian"
+    ),
+    "noisy layers explore by themselves: use exploration greedy or epsilon with them, not ucb or thompson": (
+        lambda row: row.noisy and row.exploration in ("ucb", "thompson")
+    ),
+    "exploration greedy never explores without noisy layers: add noisy, or choose another exploration": (
+        lambda row: row.exploration == "greedy" and not row.noisy
+    ),
+    "head bayesian infers its last layer in closed form, which can be neither dueling nor noisy": (
+        lambda row: row.head == "bayesian" and (row.dueling or row.noisy)
+    ),
+    "head bayesian is a distribution over networks already: use it with an ensemble of 1": (
+        lambda row: row.head == "bayesian" and row.ensemble > 1
+    ),
+}
+"""Combinations that make no sense, each with the sentence that says so; all others work."""
+
+
+def check_row(row: AgentSpec, name: str) -> None:
+    """Refuse a combination that makes no sense."""
+    for sentence, nonsense in REFUSALS.items():
+        if nonsense(row):
+            raise SadqError(f"Agent {name} cannot be combined like that: {sentence}.")
 
 
 def parse_agent(name: str) -> tuple[str, bool]:

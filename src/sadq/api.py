@@ -17,11 +17,14 @@ from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
+from sadq.experiment.networks import make_exploration
 from sadq.experiment.presets import PRESETS
 from sadq.experiment.run import Callback, create, reopen
+from sadq.exploration import Situation, best_actions, draw_noise
 from sadq.fleet import action_values
+from sadq.learner import Actor
 from sadq.progress import display
-from sadq.types import Array
+from sadq.types import Array, Key
 
 
 class SADQ:
@@ -68,7 +71,7 @@ class SADQ:
         self._experiment = create(config, None, None if isinstance(env, str) else env)
         if not isinstance(env, str):
             self._experiment.config = dataclasses.replace(config, environment=self._experiment.environment.name)
-        self._policy = _policy()
+        self._policy = _Policy(config, self._experiment.environment.action_count)
         self._random = np.random.default_rng(config.seeds)
 
     @property
@@ -126,8 +129,9 @@ class SADQ:
     ) -> tuple[np.ndarray, None]:
         """(action, None) for one observation, or actions for a batch of them.
 
-        Without `deterministic` the member explores as it would at this point of training. `state` and `episode_start`
-        are there for callers that pass them to any agent; nothing here is recurrent.
+        Without `deterministic` the member explores as it would at this point of training, with every observation taken
+        for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
+        here is recurrent.
         """
         self._begun()
         environment, members = self._experiment.environment, self._experiment.members
@@ -144,14 +148,13 @@ class SADQ:
         masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
         if masks is None and environment.has_masks and hasattr(environment, "legal"):
             masks = np.asarray(jax.vmap(environment.legal)(jnp.asarray(observations)))
-        network = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.online.parameters)
-        values = np.asarray(self._policy(network, observations, masks))
-        values = values if masks is None else np.where(masks, values, -np.inf)
-        action = values.argmax(axis=1)
-        if not deterministic:
-            lottery = self._random.random(values.shape)
-            drawn = (lottery if masks is None else np.where(masks, lottery, -1)).argmax(axis=1)
-            action = np.where(self._random.random(len(action)) < self._epsilon(member), drawn, action)
+        actor = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.actor)
+        if deterministic:
+            action = np.asarray(self._policy.greedy(actor, observations, masks))
+        else:
+            key = jax.random.key(int(self._random.integers(2**32)))
+            now = jnp.int32(self.num_timesteps), jnp.float32(self._epsilon(member)), key
+            action = np.asarray(self._policy.explore(actor, observations, masks, *now))
         action = action + getattr(environment, "action_start", 0)
         return (action[0] if single else action), None
 
@@ -190,7 +193,8 @@ class SADQ:
         experiment.folder = folder
         experiment.begin(saved)
         model = cls.__new__(cls)
-        model._experiment, model._policy = experiment, _policy()
+        model._experiment = experiment
+        model._policy = _Policy(experiment.config, experiment.environment.action_count)
         model._random = np.random.default_rng(experiment.config.seeds)
         return model
 
@@ -204,11 +208,24 @@ class SADQ:
         return float(exploration(jnp.float32(self.num_timesteps), *numbers, kind))
 
 
-def _policy() -> Any:
-    def values(network: Any, observations: Array, masks: Array | None) -> Array:
-        return action_values(network, observations, masks)
+class _Policy:
+    """How an agent acts outside training, compiled for each number of observations."""
 
-    return jax.jit(values)
+    def __init__(self, config: Config, actions: int):
+        rule = make_exploration(config)
+
+        def greedy(actor: Actor, observations: Array, masks: Array | None) -> Array:
+            return best_actions(action_values(actor.policy, observations, masks), masks)
+
+        def explore(
+            actor: Actor, observations: Array, masks: Array | None, step: Array, epsilon: Array, key: Key
+        ) -> Array:
+            count = observations.shape[0]
+            fresh, noise = jnp.ones(count, bool), draw_noise(key, count, actions)
+            now = Situation(*actor, observations, masks, fresh, step, epsilon, noise)
+            return rule.act(now, rule.init(count, actor.network))[0]
+
+        self.greedy, self.explore = jax.jit(greedy), jax.jit(explore)
 
 
 def _several(value: float | Sequence[float]) -> tuple[float, ...]:

@@ -19,9 +19,9 @@ from jax.sharding import Mesh, PartitionSpec
 from sadq import keys
 from sadq.core.schedules import Decay, exploration
 from sadq.envs import base
-from sadq.exploration import EXPLORATIONS, Noise, draw_noise
-from sadq.learner import Hyper, Learner, LearnerState
-from sadq.nets.value import ValueNetwork
+from sadq.exploration import EpsilonGreedy, Exploration, Noise, Situation, draw_noise
+from sadq.learner import Actor, Hyper, Learner, LearnerState, with_mean
+from sadq.nets.value import Network, ValueNetwork
 from sadq.replay.samplers import Priorities
 from sadq.types import Array, Metrics, PyTree, Transition
 
@@ -33,6 +33,7 @@ class MemberState(NamedTuple):
     ring: Transition
     priorities: Priorities | None
     memory: PyTree  # of the exploration rule
+    fresh: Array  # bool[E]: an episode begins with the next step
     environment: base.Timed | None  # [E]; None where environments live outside JAX
     episode_return: Array  # f32[E]: undiscounted, of the episodes under way
 
@@ -44,6 +45,14 @@ class Evaluation(NamedTuple):
     lengths: Array
     discounted: Array  # discounted return
     predicted: Array  # Q(s0, a0)
+
+
+class Plan(NamedTuple):
+    """What a collect's steps need beside what is seen: [T] on every leaf, or one step's."""
+
+    step: Array  # i32[]: env steps of the member before this one
+    epsilon: Array  # f32[]
+    noise: Noise
 
 
 class Programs:
@@ -96,7 +105,7 @@ class Fleet:
 
     learner: Learner
     collect_steps: int  # T: vector steps between two learning phases
-    exploration: str = "epsilon"
+    exploration: Exploration = EpsilonGreedy()
     epsilon_decay: Decay = "exponential"
     target_interval: int | None = None  # None: only soft updates
     target_unit: Literal["steps", "updates"] = "steps"
@@ -112,17 +121,18 @@ class Fleet:
 
     def init_member(self, hyper: Hyper, environment: base.Timed | None) -> MemberState:
         """A member before its first step."""
-        prioritised = self.learner.prioritised
+        prioritised, learner = self.learner.prioritised, self.learner.init(hyper)
         return MemberState(
-            learner=self.learner.init(hyper),
+            learner=learner,
             ring=self.learner.ring.init(),
             priorities=None if prioritised is None else prioritised.init(),
-            memory=EXPLORATIONS[self.exploration].init(self.environments),
+            memory=self.exploration.init(self.environments, learner.online.parameters),
+            fresh=jnp.ones(self.environments, bool),
             environment=environment,
             episode_return=jnp.zeros(self.environments),
         )
 
-    def plan(self, hyper: Hyper, index: Array) -> tuple[Noise, Array]:
+    def plan(self, hyper: Hyper, index: Array) -> "Plan":
         """Exploration's randomness and epsilon for the T steps of collect `index`, drawn at once."""
         first = index * self.collect_steps
         stream = keys.purpose(keys.member_key(hyper.seed), "exploration")
@@ -132,20 +142,14 @@ class Fleet:
         )
         step = (first + jnp.arange(self.collect_steps)) * self.environments
         epsilon = exploration(step, hyper.epsilon_start, hyper.epsilon_end, hyper.epsilon_decay, self.epsilon_decay)
-        return noise, epsilon
+        return Plan(step, epsilon, noise)
 
     def act(
-        self,
-        network: ValueNetwork,
-        memory: PyTree,
-        observation: Array,
-        mask: Array | None,
-        noise: Noise,
-        epsilon: Array,
+        self, actor: Actor, memory: PyTree, observation: Array, mask: Array | None, fresh: Array, now: "Plan"
     ) -> tuple[Array, PyTree]:
         """Behaviour at one step: actions i32[E]."""
-        values = action_values(network, observation, mask)
-        return EXPLORATIONS[self.exploration].act(values, memory, noise, epsilon, mask)
+        situation = Situation(*actor, observation, mask, fresh, now.step, now.epsilon, now.noise)
+        return self.exploration.act(situation, memory)
 
     def absorb(
         self, member: MemberState, hyper: Hyper, collected: Transition, index: Array
@@ -157,15 +161,35 @@ class Fleet:
         priorities = member.priorities
         if learner.prioritised is not None and priorities is not None:
             priorities = learner.prioritised.add(priorities, written, self.collect_steps)
-        rows = written + self.collect_steps
-        state, priorities, metrics = learner.learn(member.learner, hyper, ring, priorities, rows, index)
+        rows, state = written + self.collect_steps, self._resample(member.learner, hyper, index)
+        state, priorities, metrics = learner.learn(state, hyper, ring, priorities, rows, index)
         if self.target_interval is not None:
-            per_collect = learner.updates if self.target_unit == "updates" else self.collect_steps * self.environments
-            due = (index + 1) * per_collect // self.target_interval > index * per_collect // self.target_interval
-            # The counter is shared, so this stays a branch under vmap.
+            due = self._due(index, self.target_interval, self.target_unit)
+            # The counter is shared by all members, so this stays a branch under vmap; likewise below.
             target = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
-            state = state._replace(target=target)
+            state = state._replace(target=with_mean(target, state.posterior))
+        if learner.inference is not None:
+            due = self._due(index, learner.inference.refit_interval)
+            fitted = jax.lax.cond(due, lambda: learner.refit(state, hyper, ring, rows, index), lambda: state.posterior)
+            state = state._replace(posterior=fitted, target=with_mean(state.target, fitted))
         return member._replace(learner=state, ring=ring, priorities=priorities), metrics
+
+    def _resample(self, state: LearnerState, hyper: Hyper, index: Array) -> LearnerState:
+        """A Bayesian agent learns by a draw of its last layer that is renewed now and then."""
+        learner, posterior = self.learner, state.posterior
+        if learner.inference is None or posterior is None:
+            return state
+        network: ValueNetwork = state.online.parameters
+        due = self._due(index, learner.inference.resample_interval)
+        weights = jax.lax.cond(
+            due, lambda: learner.resample(posterior, hyper, index), lambda: network.bayesian_head.weights
+        )
+        return state._replace(online=state.online._replace(parameters=network.with_weights(weights)))
+
+    def _due(self, index: Array, interval: int, unit: str = "steps") -> Array:
+        """Whether collect number `index` completes an interval."""
+        per_collect = self.learner.updates if unit == "updates" else self.collect_steps * self.environments
+        return (index + 1) * per_collect // interval > index * per_collect // interval
 
     def over_members(self, function: Callable, members: int, donate: bool = False) -> Any:
         """`function(member, own, *shared)` for all members at once, sharded over the devices there are.
@@ -196,9 +220,9 @@ class Fleet:
         return jax.jit(stacked, donate_argnums=0 if donate else ())
 
 
-def action_values(network: ValueNetwork, observation: Array, mask: Array | None) -> Array:
+def action_values(network: Network, observation: Array, mask: Array | None) -> Array:
     """Expected returns f32[E, A] at E observations."""
-    return jax.vmap(lambda one, legal: network(one, legal).mean)(observation, mask)
+    return jax.vmap(lambda one, legal: network.mean(one, legal))(observation, mask)
 
 
 def stack_hyper(members: Sequence[Hyper]) -> Hyper:

@@ -10,8 +10,10 @@ from sadq import keys
 from sadq.core.gates import GATES
 from sadq.core.rollout import bellman_estimate, best_value, rollout_scores
 from sadq.dynamics.gaussian import GaussianModel
-from sadq.nets.value import ValueNetwork
 from sadq.types import Array, Batch, Key, Metrics, Transition
+
+Values = Callable[[Array, Array | None, Key], Array]
+"""(observation, legal actions or None, key) -> expected returns f32[A] of the target network."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Guidance:
     def alpha_and_scores(
         self,
         model: GaussianModel,
-        target: ValueNetwork,
+        target: Values,
         target_q: Array,
         transition: Transition,
         terminal: Array,
@@ -52,15 +54,15 @@ class Guidance:
             error = self.bellman_error(model, target, transition, terminal, discount, key)
         return GATES[self.gate](alpha, target_q, scores, error, batch.next_mask), scores
 
-    def scores(
-        self, model: GaussianModel, target: ValueNetwork, next_observation: Array, discount: Array, key: Key
-    ) -> Array:
+    def scores(self, model: GaussianModel, target: Values, next_observation: Array, discount: Array, key: Key) -> Array:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state."""
 
         def of_one(observation: Array, rollout_key: Key) -> Array:
+            # One key for all actions, so that they are compared at the same quantile levels.
+            level_key = keys.purpose(rollout_key, "levels")
             return rollout_scores(
                 model.step,
-                lambda successor: target(successor, self.legal(successor)).mean,
+                lambda successor: target(successor, self.legal(successor), level_key),
                 model.encode(observation),
                 self.action_count,
                 rollout_key,
@@ -76,7 +78,7 @@ class Guidance:
     def bellman_error(
         self,
         model: GaussianModel,
-        target: ValueNetwork,
+        target: Values,
         transition: Transition,
         terminal: Array,
         discount: Array,
@@ -85,11 +87,12 @@ class Guidance:
         """|the model's Bellman estimate - the observed one| f32[B], on the one-step transitions that happened."""
 
         def of_one(one: Transition, ends: Array, noise_key: Key) -> Array:
+            level_key = keys.purpose(noise_key, "levels")
             prediction = model.step(model.encode(one.observation), one.action, noise_key)
             estimate = bellman_estimate(
-                prediction, lambda state: target(state, self.legal(state)).mean, discount, self.legal
+                prediction, lambda state: target(state, self.legal(state), level_key), discount, self.legal
             )
-            future = best_value(target(one.next_observation, one.next_mask).mean, one.next_mask)
+            future = best_value(target(one.next_observation, one.next_mask, level_key), one.next_mask)
             return jnp.abs(estimate - (one.reward + discount * jnp.where(ends, 0.0, future)))
 
         noise_keys = keys.range_of(keys.purpose(key, "gate"), 0, terminal.shape[0])

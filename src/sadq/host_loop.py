@@ -27,13 +27,12 @@ class HostLoop:
         members = hyper.seed.shape[0]
 
         def act(inputs: PyTree, own: Hyper, step: Array) -> tuple[Array, PyTree]:
-            network, memory, observation, mask, (noise, epsilon) = inputs
-            now = jax.tree.map(lambda leaf: leaf[step], noise)
-            return fleet.act(network, memory, observation, mask, now, epsilon[step])
+            actor, memory, observation, mask, fresh, plan = inputs
+            return fleet.act(actor, memory, observation, mask, fresh, jax.tree.map(lambda leaf: leaf[step], plan))
 
         def greedy(inputs: PyTree, own: Hyper) -> tuple[Array, Array]:
-            network, observation, mask = inputs
-            values = action_values(network, observation, mask)
+            actor, observation, mask = inputs
+            values = action_values(actor.policy, observation, mask)
             action = best_actions(values, mask)
             return action, jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
 
@@ -68,7 +67,7 @@ class HostLoop:
         totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros)
         predicted: Any = None
         while running.any():
-            action, value = self._greedy((state.learner.online.parameters, observation, mask), self.hyper)
+            action, value = self._greedy((state.learner.actor, observation, mask), self.hyper)
             predicted = np.asarray(value) if predicted is None else predicted
             step = self.evaluation.step(np.where(running, action, IDLE))
             gained = np.where(running, step.reward, 0)
@@ -96,22 +95,23 @@ class HostLoop:
     def _collect(self, state: MemberState, index: int) -> tuple[MemberState, Transition, dict[str, np.ndarray]]:
         """T steps of all environments: transitions [M, T, E, ...], and the episodes that ended."""
         plan = self._plan(self.hyper, self.hyper, jnp.int32(index))
-        memory, network = state.memory, state.learner.online.parameters
+        memory, fresh = state.memory, np.asarray(state.fresh)
         running = np.array(state.episode_return)
         finished = {"episode_return": np.zeros(running.shape[0]), "episodes": np.zeros(running.shape[0])}
         transitions = []
         for step in range(self.fleet.collect_steps):
             observation, mask = self._seen
-            action, memory = self._act((network, memory, observation, mask, plan), self.hyper, jnp.int32(step))
+            inputs = (state.learner.actor, memory, observation, mask, fresh, plan)
+            action, memory = self._act(inputs, self.hyper, jnp.int32(step))
             action = np.asarray(action)
             outcome = self.training.step(action)
             transition: tuple[Any, ...] = (observation, action, *outcome[:4], mask, outcome.next_mask)
             transitions.append(Transition(*transition))
-            ended = outcome.terminated | outcome.truncated
+            ended = fresh = outcome.terminated | outcome.truncated
             running += outcome.reward
             finished["episode_return"] += np.where(ended, running, 0).sum(axis=1)
             finished["episodes"] += ended.sum(axis=1)
             running[ended] = 0
             self._seen = outcome.observation, outcome.mask
-        state = state._replace(memory=memory, episode_return=jnp.asarray(running))
+        state = state._replace(memory=memory, fresh=jnp.asarray(fresh), episode_return=jnp.asarray(running))
         return state, jax.tree.map(lambda *rows: np.stack(rows, axis=1), *transitions), finished

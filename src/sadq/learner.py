@@ -1,29 +1,32 @@
 """One learner for every agent: model updates, then value updates towards a target that a bootstrap rule chose.
 
-Everything here is pure and concerns one member; `fleet.py` adds the member axis. SADQ is the one switch `guidance`:
-without it no model is built and no rollout is made.
+Everything here is pure and concerns one member of a fleet; `fleet.py` adds the member axis. SADQ is the one switch
+`guidance`: without it no model is built and no rollout is made.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from sadq import keys
-from sadq.core.bootstrap import RULES, successor_guided
+from sadq.core.ensembles import backup_weight
 from sadq.core.gates import value_gap
-from sadq.core.rollout import best_value
+from sadq.core.posterior import Posterior, sample
 from sadq.core.schedules import importance_exponent, learning_rate_factor
 from sadq.guidance import Guidance
+from sadq.inference import Inference
 from sadq.metrics import means, scan_with_metrics
-from sadq.nets.value import ValueNetwork
-from sadq.optimiser import Trainable, descend, trainable
-from sadq.replay.samplers import Priorities, Prioritised, uniform
+from sadq.nets.value import Ensemble, Network, ValueNetwork
+from sadq.optimiser import Separate, Trainable, clipped, descend, trainable
+from sadq.replay.samplers import Priorities, Prioritised, kept, uniform
 from sadq.replay.store import Ring
-from sadq.types import Array, Batch, Key, Metrics, PyTree, Transition
+from sadq.targets import Mix, Seen, Targets, batch_targets, level_keys
+from sadq.types import Array, Key, Metrics, Transition
 
 
 class Hyper(NamedTuple):
@@ -33,6 +36,7 @@ class Hyper(NamedTuple):
     alpha: Array  # f32[]; 1 for a plain agent
     learning_rate: Array
     model_learning_rate: Array
+    separate_learning_rate: Array  # of FQF's fractions
     discount: Array
     epsilon_start: Array
     epsilon_end: Array
@@ -42,24 +46,41 @@ class Hyper(NamedTuple):
 class LearnerState(NamedTuple):
     """All that learning changes, apart from the replay's contents."""
 
-    online: Trainable  # of a ValueNetwork
-    target: ValueNetwork
+    online: Trainable  # of a Network
+    target: Network
     model: Trainable | None  # of a dynamics model; None without SADQ
+    posterior: Posterior | None  # of a Bayesian head's last layer
     diverged_at: Array  # i32[]: the env step whose update was not finite, -1 while all is well
 
+    @property
+    def actor(self) -> "Actor":
+        return Actor(self.online.parameters, self.posterior)
 
-class Seen(NamedTuple):
-    """What one value update learns from: the same transitions in their n-step and their one-step view."""
 
-    batch: Batch
-    transition: Transition
+class Actor(NamedTuple):
+    """What it takes to act."""
+
+    network: Network
+    posterior: Posterior | None
+
+    @property
+    def policy(self) -> Network:
+        """The network that evaluation acts by: a Bayesian one with its posterior's mean."""
+        return with_mean(self.network, self.posterior)
+
+
+def with_mean(network: Network, posterior: Posterior | None) -> Network:
+    """A Bayesian network with its posterior's mean in the last layer, whatever was drawn for it; others as they are."""
+    if posterior is None or not isinstance(network, ValueNetwork):
+        return network
+    return network.with_weights(posterior.mean)
 
 
 @dataclass(frozen=True)
 class Learner:
     """The choices that make an agent; see `agents.py` for the table."""
 
-    make_network: Callable[[Key], ValueNetwork]
+    make_network: Callable[[Key], Network]
     rule: str
     ring: Ring
     batch_size: int
@@ -68,6 +89,10 @@ class Learner:
     guidance: Guidance | None = None
     prioritised: Prioritised | None = None
     importance: float = 0.4
+    inference: Inference | None = None  # of a Bayesian head
+    backup_temperature: float | None = None  # ensembles: how strongly disagreement lowers a backup's weight
+    ensemble_size: int = 1
+    bootstrap_share: float = 1.0  # ensembles: the share of transitions that each network learns from
     soft_target_rate: float | None = None
     max_gradient_norm: float | None = None
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
@@ -76,10 +101,14 @@ class Learner:
         """Networks drawn from the member's seed; the target starts as a copy of the online network."""
         root = keys.member_key(hyper.seed)
         network = self.make_network(keys.purpose(root, "network"))
-        model = None
+        online, model, posterior = network, None, None
         if self.guidance is not None:
             model = trainable(self.guidance.make_model(keys.purpose(root, "model")))
-        return LearnerState(trainable(network), network, model, jnp.int32(-1))
+        if self.inference is not None:
+            assert isinstance(network, ValueNetwork)
+            posterior = self.inference.prior(network)
+            online = network.with_weights(self.resample(posterior, hyper, jnp.int32(-1)))
+        return LearnerState(trainable(online), network, model, posterior, jnp.int32(-1))
 
     def learn(
         self,
@@ -140,13 +169,13 @@ class Learner:
         stream = keys.purpose(keys.member_key(hyper.seed), "update")
         update_keys = keys.range_of(stream, index * self.updates, self.updates)
 
-        def see(position: Array) -> Seen:
-            return Seen(self.ring.n_step(ring, position, hyper.discount), self.ring.one_step(ring, position))
+        def see(position: Array) -> tuple[Seen, Array | None]:
+            return self.see(ring, position, hyper.discount), self._heard(hyper, rows, position)
 
-        def drawn_ahead(state: LearnerState, inputs: tuple[Key, Seen]) -> tuple[LearnerState, Metrics]:
-            key, seen = inputs
+        def drawn_ahead(state: LearnerState, inputs: Any) -> tuple[LearnerState, Metrics]:
+            key, (seen, heard) = inputs
             weight = jnp.ones(self.batch_size)
-            state, _, measured = self.value_update(state, hyper, rate, key, seen, weight, step)
+            state, _, measured = self.value_update(state, hyper, rate, key, seen, weight, step, heard)
             return state, measured
 
         def by_priority(
@@ -158,8 +187,9 @@ class Learner:
             position, weight = self.prioritised.sample(
                 priorities, keys.purpose(key, "sample"), self.batch_size, exponent
             )
-            state, losses, measured = self.value_update(state, hyper, rate, key, see(position), weight, step)
-            return (state, self.prioritised.update(priorities, position, losses)), measured
+            seen, heard = see(position)
+            state, surprise, measured = self.value_update(state, hyper, rate, key, seen, weight, step, heard)
+            return (state, self.prioritised.update(priorities, position, surprise)), measured
 
         if priorities is None:
             # Uniform draws do not depend on the updates between them, so all batches are fetched in one gather.
@@ -172,66 +202,109 @@ class Learner:
             priorities = left
         return state, priorities, means(measured)
 
+    def see(self, ring: Transition, position: Array, discount: Array) -> Seen:
+        """The transitions at flat positions of the ring."""
+        transition = self.ring.one_step(ring, position)
+        return Seen(self.ring.n_step(ring, position, discount), transition, self.ring.terminal(transition))
+
     def value_update(
-        self, state: LearnerState, hyper: Hyper, rate: Array, key: Key, seen: Seen, weight: Array, step: Array
+        self,
+        state: LearnerState,
+        hyper: Hyper,
+        rate: Array,
+        key: Key,
+        seen: Seen,
+        weight: Array,
+        step: Array,
+        heard: Array | None = None,
     ) -> tuple[LearnerState, Array, Metrics]:
-        """One gradient step towards the chosen target: also the loss of every sample, and per-sample diagnostics."""
-        targets, diagnostics = self.targets(state, hyper, key, seen)
-        batch = seen.batch
+        """One gradient step towards the chosen target: also how surprising every sample was, and diagnostics.
 
-        def loss(online: ValueNetwork) -> tuple[Array, tuple[Array, Array]]:
-            returns = jax.vmap(online)(batch.observation, batch.mask)
-            losses = jax.vmap(lambda z, action, target: z.taken(action).loss_to(target))(returns, batch.action, targets)
-            return jnp.mean(weight * losses), (losses, jax.vmap(lambda z: z.mean)(returns))
+        `weight` f32[B] is replay's; `heard` bool[B, K] says which networks of an ensemble learn from which sample.
+        """
+        targets = self.targets(state, hyper, key, seen)
+        batch, count = seen.batch, weight.shape[0]
+        if self.backup_temperature is not None:
+            weight = weight * jax.vmap(backup_weight, (1, None))(targets.bootstrap, self.backup_temperature)
+        if heard is not None:
+            weight = weight * heard.T
 
-        (value, (losses, values)), gradient = jax.value_and_grad(loss, has_aux=True)(state.online.parameters)
-        done = descend(state.online, gradient, value, rate, state.diverged_at, step, self.max_gradient_norm)
+        def compare(noise_key: Key, online: ValueNetwork, own: Targets) -> tuple[Array, Array, Array, Array]:
+            online = online.with_noise(keys.purpose(noise_key, "online"))
+            levels = level_keys(online, keys.purpose(key, "online"), count)
+            returns = jax.vmap(online)(batch.observation, batch.mask, levels)
+            taken = jax.vmap(lambda z, action: z.taken(action))(returns, batch.action)
+            losses = jax.vmap(lambda z, target: z.loss_to(target))(taken, own.returns)
+            surprise = jax.vmap(lambda z, target: z.surprise_to(target))(taken, own.returns)
+            auxiliary = jax.vmap(online.auxiliary_loss)(batch.observation, batch.action, batch.mask)
+            return losses, auxiliary, surprise, jax.vmap(lambda z: z.mean)(returns)
+
+        def loss(online: Network) -> tuple[Array, tuple[Array, Array, Array]]:
+            compared = _each(compare, keys.purpose(key, "noise"), online, others=(targets,))
+            losses, auxiliary, surprise, values = compared
+            # The networks of an ensemble share nothing, so the sum of their losses gives each its own gradient.
+            total = jnp.sum(jnp.mean(weight * losses, axis=-1)) + jnp.sum(jnp.mean(auxiliary, axis=-1))
+            return total, (losses, surprise, values)
+
+        (value, (losses, surprise, values)), gradient = jax.value_and_grad(loss, has_aux=True)(state.online.parameters)
+        marks = state.online.parameters.separately_optimised()
+        if self.max_gradient_norm is not None:
+            clip = functools.partial(clipped, max_norm=self.max_gradient_norm, exempt=marks)
+            gradient = jax.vmap(clip)(gradient) if isinstance(gradient, Ensemble) else clip(gradient)
+        separate = Separate(marks, rate / hyper.learning_rate * hyper.separate_learning_rate)
+        done = descend(state.online, gradient, value, rate, state.diverged_at, step, separate)
         target = state.target
         if self.soft_target_rate is not None:
-            target = optax.incremental_update(done.trained.parameters, target, self.soft_target_rate)
-        diagnostics |= {
-            "loss": losses,
-            "q": jnp.max(values, axis=1),
-            "delta_q": jax.vmap(value_gap)(values, batch.mask),
-        }
-        return state._replace(online=done.trained, target=target, diverged_at=done.diverged_at), losses, diagnostics
+            moved = optax.incremental_update(done.trained.parameters, target, self.soft_target_rate)
+            target = with_mean(moved, state.posterior)
+        legal = batch.mask
+        gaps = jax.vmap(lambda own: jax.vmap(value_gap)(own, legal))(values.reshape(-1, *values.shape[-2:]))
+        diagnostics = targets.diagnostics | {"loss": losses, "q_mean": jnp.mean(values, axis=-1), "delta_q": gaps}
+        averaged = {name: jnp.mean(one.reshape(-1, count), axis=0) for name, one in diagnostics.items()}
+        state = state._replace(online=done.trained, target=target, diverged_at=done.diverged_at)
+        return state, jnp.mean(surprise.reshape(-1, count), axis=0), averaged
 
-    def targets(self, state: LearnerState, hyper: Hyper, key: Key, seen: Seen) -> tuple[PyTree, Metrics]:
-        """The backed-up returns of a batch, and how far the model's choice departs from the greedy one."""
-        batch = seen.batch
-        returns = jax.vmap(state.target)(batch.next_observation, batch.next_mask)
-        target_q = online_q = jax.vmap(lambda z: z.mean)(returns)
-        if self.rule == "double":
-            online_q = jax.vmap(lambda o, m: state.online.parameters(o, m).mean)(
-                batch.next_observation, batch.next_mask
-            )
-        base = RULES[self.rule]
-        if self.guidance is None:
-            choice = jax.vmap(base)(online_q, target_q, batch.next_mask)
-        else:
-            assert state.model is not None
-            alpha, scores = self.guidance.alpha_and_scores(
-                state.model.parameters,
-                state.target,
-                target_q,
-                seen.transition,
-                self.ring.terminal(seen.transition),
-                batch,
-                hyper.alpha,
-                hyper.discount,
-                key,
-            )
-            choice = jax.vmap(lambda weight, *values: successor_guided(base, weight)(*values))(
-                alpha, online_q, target_q, scores, batch.next_mask
-            )
-        chosen = jax.vmap(lambda z, own: z.under(own))(returns, choice)
-        diagnostics: Metrics = {}
+    def targets(self, state: LearnerState, hyper: Hyper, key: Key, seen: Seen) -> Targets:
+        """The backed-up returns of a batch: [B] on every leaf, [K, B] for an ensemble."""
+        mix = None
         if self.guidance is not None:
-            diagnostics = {
-                "alpha": alpha,
-                "disagreement": (choice.actions[:, 0] != choice.actions[:, -1]) * 1.0,
-                "greedy_minus_mixed": jax.vmap(best_value)(target_q, batch.next_mask)
-                - jax.vmap(lambda z: z.mean)(chosen),
-            }
-        backed_up = jax.vmap(lambda z, reward, discount: z.backup(reward, discount))
-        return backed_up(chosen, batch.reward, batch.discount), diagnostics
+            assert state.model is not None
+            mix = Mix(self.guidance, state.model.parameters, hyper.alpha, hyper.discount)
+
+        def of_one(noise_key: Key, online: ValueNetwork, target: ValueNetwork) -> Targets:
+            return batch_targets(self.rule, online, target, mix, key, noise_key, seen)
+
+        return _each(of_one, keys.purpose(key, "noise"), state.online.parameters, state.target)
+
+    def resample(self, posterior: Posterior, hyper: Hyper, index: Array) -> Array:
+        """A new draw of a Bayesian last layer, by which the online network learns."""
+        return sample(posterior, keys.at(keys.purpose(keys.member_key(hyper.seed), "resample"), index))
+
+    def refit(self, state: LearnerState, hyper: Hyper, ring: Transition, rows: Array, index: Array) -> Posterior:
+        """The posterior of a Bayesian last layer, inferred anew from the replay and the agent's own targets."""
+        assert self.inference is not None and state.posterior is not None
+        key = keys.at(keys.purpose(keys.member_key(hyper.seed), "refit"), index)
+
+        def returns(own_key: Key, position: Array) -> tuple[Seen, Array]:
+            seen = self.see(ring, position, hyper.discount)
+            return seen, jax.vmap(lambda z: z.mean)(self.targets(state, hyper, own_key, seen).returns)
+
+        healthy = state.diverged_at < 0
+        return self.inference.refit(state.posterior, state.target, returns, self.ring, rows, key, healthy)
+
+    def _heard(self, hyper: Hyper, rows: Array, position: Array) -> Array | None:
+        """Which networks of an ensemble learn from the transitions at `position`; None: all from all."""
+        if self.bootstrap_share == 1:
+            return None
+        stream = keys.purpose(keys.member_key(hyper.seed), "bootstrap")
+        number = self.ring.number(position, rows)
+        return kept(stream, number, self.ensemble_size, self.bootstrap_share)
+
+
+def _each(function: Callable, noise_key: Key, *networks: Network, others: tuple[Any, ...] = ()) -> Any:
+    """`function(noise_key, *networks, *others)`, of every network of an ensemble where they are ensembles."""
+    first = networks[0]
+    if not isinstance(first, Ensemble):
+        return function(noise_key, *networks, *others)
+    members = [network.members for network in networks if isinstance(network, Ensemble)]
+    return jax.vmap(function)(keys.range_of(noise_key, 0, first.size), *members, *others)

@@ -43,15 +43,15 @@ class ScanFleet(Fleet):
         assert member.environment is not None
         first = index * self.collect_steps
         # Resets do not depend on what they replace: all that could be needed are made before the loop.
-        fresh = jax.vmap(jax.vmap(self._reset))(self._keys(hyper, "reset", first + 1, self.collect_steps))
-        first_seen = jax.vmap(jax.vmap(self.environment.observe))(fresh.state)
+        restarts = jax.vmap(jax.vmap(self._reset))(self._keys(hyper, "reset", first + 1, self.collect_steps))
+        first_seen = jax.vmap(jax.vmap(self.environment.observe))(restarts.state)
         transition_keys = self._keys(hyper, "transition", first, self.collect_steps)
 
         def step(carry, planned):
-            timed, observation, memory, running = carry
-            noise, epsilon, restart, restart_seen, step_keys = planned
+            timed, observation, memory, fresh, running = carry
+            now, restart, restart_seen, step_keys = planned
             mask = self._legal(observation)
-            action, memory = self.act(member.learner.online.parameters, memory, observation, mask, noise, epsilon)
+            action, memory = self.act(member.learner.actor, memory, observation, mask, fresh, now)
             timed, outcome = jax.vmap(self._step)(timed, action, step_keys)
             ended = outcome.terminated | outcome.truncated
             running = running + outcome.reward
@@ -69,15 +69,16 @@ class ScanFleet(Fleet):
                 _select(ended, restart, timed),
                 _select(ended, restart_seen, outcome.observation),
                 memory,
+                ended,
                 jnp.where(ended, 0.0, running),
             )
             return carry, (transition, jnp.where(ended, running, 0.0))
 
         observation, _ = self._observe(member.environment)
-        carry = (member.environment, observation, member.memory, member.episode_return)
-        planned = (*self.plan(hyper, index), fresh, first_seen, transition_keys)
-        (timed, _, memory, running), (collected, finished) = jax.lax.scan(step, carry, planned)
-        member = member._replace(environment=timed, memory=memory, episode_return=running)
+        carry = (member.environment, observation, member.memory, member.fresh, member.episode_return)
+        planned = (self.plan(hyper, index), restarts, first_seen, transition_keys)
+        (timed, _, memory, fresh, running), (collected, finished) = jax.lax.scan(step, carry, planned)
+        member = member._replace(environment=timed, memory=memory, fresh=fresh, episode_return=running)
         ended = collected.terminated | collected.truncated
         return member, collected, {"episode_return": jnp.sum(finished), "episodes": jnp.sum(ended * 1.0)}
 
@@ -128,7 +129,7 @@ class ScanFleet(Fleet):
 
     def _values(self, state: LearnerState, timed: base.Timed) -> tuple[Array, Array | None]:
         observation, mask = self._observe(timed)
-        return action_values(state.online.parameters, observation, mask), mask
+        return action_values(state.actor.policy, observation, mask), mask
 
     def _keys(self, hyper: Hyper, purpose: str, first: Array | int, count: int) -> Key:
         """The keys of steps first ... first + count - 1 for all E environments: [count, E]."""

@@ -1,12 +1,13 @@
 """What a value network predicts for a state: a scalar, a categorical or a quantile return for every action.
 
-All three speak the same five words, on one sample (batch with `jax.vmap`):
+All three speak the same words, on one sample (batch with `jax.vmap`):
 
     z.mean                     expected return of every action, f32[A]
     z.taken(action)            the return of one action
     z.under(choice)            sum_k w_k Z(a_k): what a bootstrap rule's choice is worth
     z.backup(reward, discount) reward + discount * Z
     z.loss_to(target)          distance of a taken return from a backed-up one, f32[]
+    z.surprise_to(target)      the same as a priority for replay, f32[]
 """
 
 from typing import Literal
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq.core.bootstrap import Choice
+from sadq.core.quantile_loss import quantile_huber
 from sadq.types import Array
 
 Mixing = Literal["interpolate", "mixture"]
@@ -57,6 +59,10 @@ class Scalar(eqx.Module):
         error = self.values - target.values
         return jnp.square(error) if self.huber_at is None else huber(error, self.huber_at)
 
+    def surprise_to(self, target: "Scalar") -> Array:
+        """The absolute error, as prioritised replay defines it."""
+        return jnp.abs(self.values - target.values)
+
 
 class Categorical(eqx.Module):
     """A distribution over fixed, evenly spaced atoms: logits f32[A,N], or f32[N] for one action.
@@ -87,6 +93,10 @@ class Categorical(eqx.Module):
         projected = project(target.atoms, target.probabilities, self.atoms)
         return -jnp.sum(projected * jax.nn.log_softmax(self.logits))
 
+    def surprise_to(self, target: "CategoricalTarget") -> Array:
+        """The cross-entropy, as Rainbow does."""
+        return self.loss_to(target)
+
 
 class CategoricalTarget(eqx.Module):
     """Probabilities f32[N] on atoms f32[N] that need not be evenly spaced any more."""
@@ -110,9 +120,10 @@ def project(from_atoms: Array, probabilities: Array, to_atoms: Array) -> Array:
     """
     count, low, high = to_atoms.shape[0], to_atoms[0], to_atoms[-1]
     position = (jnp.clip(from_atoms, low, high) - low) / (high - low) * (count - 1)
-    share = jnp.clip(1 - jnp.abs(position[None, :] - jnp.arange(count)[:, None]), 0, 1)
-    # Not a matrix product, which accelerators may round to fewer bits.
-    return jnp.sum(share * probabilities, axis=1)
+    share = jnp.clip(1 - jnp.abs(position[:, None] - jnp.arange(count)), 0, 1)
+    # Not a matrix product, which accelerators may round to fewer bits. Summed over the first axis, for a CPU vectorises
+    # along the last one.
+    return jnp.sum(share * probabilities[:, None], axis=0)
 
 
 class Quantile(eqx.Module):
@@ -125,39 +136,52 @@ class Quantile(eqx.Module):
     midpoints: Array  # f32[N]
     widths: Array  # f32[N], sum to one
     huber_at: float = eqx.field(static=True, default=1.0)
+    mixing: Mixing = eqx.field(static=True, default="interpolate")
 
     @property
     def mean(self) -> Array:
         return jnp.sum(self.values * self.widths, axis=-1)
 
     def taken(self, action: Array) -> "Quantile":
-        return Quantile(_pick(self.values, action), self.midpoints, self.widths, self.huber_at)
+        return Quantile(_pick(self.values, action), self.midpoints, self.widths, self.huber_at, self.mixing)
 
-    def under(self, choice: Choice, mixing: Mixing = "interpolate") -> "QuantileTarget":
+    def under(self, choice: Choice) -> "QuantileTarget":
         chosen = self.values[choice.actions]  # f32[K,N]
-        if mixing == "interpolate":
-            return QuantileTarget(jnp.sum(choice.weights[:, None] * chosen, axis=0), self.widths)
-        return QuantileTarget(chosen.reshape(-1), (choice.weights[:, None] * self.widths).reshape(-1))
+        if self.mixing == "mixture":
+            return QuantileTarget(chosen, choice.weights, self.widths)
+        interpolated = jnp.sum(choice.weights[:, None] * chosen, axis=0)
+        return QuantileTarget(interpolated[None], jnp.ones(1), self.widths)
 
     def loss_to(self, target: "QuantileTarget") -> Array:
-        """Quantile Huber loss: summed over the own quantiles i, averaged over the target's atoms j."""
-        error = target.values[None, :] - self.values[:, None]
-        slope = jnp.abs(self.midpoints[:, None] - (error < 0))
-        return jnp.sum(slope * huber(error, self.huber_at) / self.huber_at * target.weights[None, :])
+        """Quantile Huber loss: summed over the own quantiles i, averaged over the target's atoms j.
+
+        The loss is linear in the target's distribution, so a mixture's is the mixture of its parts'. Taken part by part,
+        a part without weight leaves the others' arithmetic as it is.
+        """
+
+        def to(values: Array) -> Array:
+            return quantile_huber(self.values, self.midpoints, values, target.widths, self.huber_at)
+
+        return jnp.sum(target.weights * jax.vmap(to)(target.values))
+
+    def surprise_to(self, target: "QuantileTarget") -> Array:
+        """The loss itself."""
+        return self.loss_to(target)
 
 
 class QuantileTarget(eqx.Module):
-    """Weighted atoms of a target return: N of them when interpolated, K*N as a true mixture."""
+    """A mixture of K returns with N atoms each; K is 1 once they have been interpolated."""
 
-    values: Array
-    weights: Array  # sum to one
+    values: Array  # f32[K,N]
+    weights: Array  # f32[K], of the returns; sum to one
+    widths: Array  # f32[N], of the atoms in each of them; sum to one
 
     @property
     def mean(self) -> Array:
-        return jnp.sum(self.values * self.weights)
+        return jnp.sum(self.weights * jnp.sum(self.values * self.widths, axis=-1))
 
     def backup(self, reward: Array, discount: Array) -> "QuantileTarget":
-        return QuantileTarget(reward + discount * self.values, self.weights)
+        return QuantileTarget(reward + discount * self.values, self.weights, self.widths)
 
 
 Return = Scalar | Categorical | Quantile

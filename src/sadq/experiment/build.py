@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.agents import AGENTS, AgentSpec, parse_agent
 from sadq.dynamics.gaussian import GaussianModel
 from sadq.envs import base, registry
 from sadq.envs.base import Environment
@@ -17,13 +16,12 @@ from sadq.envs.contract import HostSpec, one_line
 from sadq.envs.host import HostEnvironments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
+from sadq.experiment.networks import make_exploration, network_maker
 from sadq.fleet import Fleet, Loop, stack_hyper
 from sadq.guidance import Guidance
 from sadq.host_loop import HostLoop
+from sadq.inference import Inference
 from sadq.learner import Hyper, Learner
-from sadq.nets.encoders import VectorEncoder
-from sadq.nets.heads import ScalarHead
-from sadq.nets.value import ValueNetwork
 from sadq.replay.samplers import Prioritised
 from sadq.replay.store import Ring
 from sadq.scan_loop import ScanFleet, ScanLoop
@@ -31,6 +29,9 @@ from sadq.types import Key
 
 MAX_CHUNK = 25
 """Collects in one compiled call: long enough to hide its overhead, short enough that Ctrl-C answers soon."""
+
+REFIT_INTERVAL = 2000
+"""Env steps between refits of a Bayesian head whose target network is never copied but follows softly."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,7 @@ def hyper_of(config: Config) -> Hyper:
                 alpha=jnp.float32(1.0 if member["alpha"] is None else member["alpha"]),
                 learning_rate=jnp.float32(member["learning_rate"]),
                 model_learning_rate=jnp.float32(config.model.learning_rate),
+                separate_learning_rate=jnp.float32(config.distribution.fraction_learning_rate),
                 discount=jnp.float32(member["discount"]),
                 epsilon_start=jnp.float32(member["epsilon_start"]),
                 epsilon_end=jnp.float32(member["epsilon_end"]),
@@ -89,41 +91,55 @@ def hyper_of(config: Config) -> Hyper:
 
 def make_learner(config: Config, environment: Environment | HostSpec) -> Learner:
     """The agent's row, with the config's sizes filled in."""
-    name, guided = parse_agent(config.agent)
-    row = AGENTS[name]
+    row = config.row
     ring = Ring(
         capacity=config.buffer_size,
         environments=config.environments,
         observation_size=environment.observation_size,
         action_count=environment.action_count,
         has_masks=environment.has_masks,
-        steps=row.steps if config.n_step is None else config.n_step,
+        steps=row.n_step,
         time_limit_is_terminal=config.time_limit_is_terminal,
     )
-    prioritised = (config.replay or row.replay) == "prioritised"
+    prioritised, ensemble = row.replay == "prioritised", row.ensemble > 1
     return Learner(
-        make_network=_network_maker(config, row, ring),
+        make_network=network_maker(config, environment.name, ring.observation_size, ring.action_count),
         rule=row.bootstrap,
         ring=ring,
         batch_size=config.batch_size,
         updates=config.updates_per_collect,
         total_steps=config.steps,
-        guidance=_guidance(config, environment) if guided else None,
+        guidance=_guidance(config, environment) if config.guided else None,
         prioritised=Prioritised(ring, config.priority_exponent) if prioritised else None,
         importance=config.importance_exponent,
+        inference=_inference(config) if row.head == "bayesian" else None,
+        backup_temperature=config.agreement.temperature if ensemble else None,
+        ensemble_size=row.ensemble,
+        bootstrap_share=config.agreement.bootstrap_share if ensemble else 1.0,
         soft_target_rate=config.soft_target_rate,
         max_gradient_norm=config.max_gradient_norm,
         learning_rate_schedule=config.learning_rate_schedule,
     )
 
 
-def _network_maker(config: Config, row: AgentSpec, ring: Ring):
-    def make(key: Key) -> ValueNetwork:
-        encoder = VectorEncoder(ring.observation_size, config.hidden, keys.purpose(key, "encoder"))
-        head = ScalarHead(config.hidden[-1], ring.action_count, row.dueling, config.huber, keys.purpose(key, "head"))
-        return ValueNetwork(encoder, head)
+def _inference(config: Config) -> Inference:
+    own = config.bayesian
+    return Inference(
+        prior_deviation=own.prior_deviation,
+        noise_deviation=own.noise_deviation,
+        samples=own.samples,
+        chunk=min(own.chunk, own.samples),
+        refit_interval=own.refit_interval or _synchronisation_steps(config) or REFIT_INTERVAL,
+        resample_interval=own.resample_interval,
+    )
 
-    return make
+
+def _synchronisation_steps(config: Config) -> int | None:
+    """Env steps between copies to the target network; None without copies."""
+    interval = config.target_update_interval
+    if interval is None or config.target_update_unit == "steps":
+        return interval
+    return interval * config.collect // config.updates_per_collect
 
 
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
@@ -160,7 +176,7 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -
     shared: dict[str, Any] = {
         "learner": learner,
         "collect_steps": config.collect // config.environments,
-        "exploration": AGENTS[parse_agent(config.agent)[0]].exploration,
+        "exploration": make_exploration(config),
         "epsilon_decay": config.epsilon.schedule,
         "target_interval": config.target_update_interval,
         "target_unit": config.target_update_unit,

@@ -1,13 +1,13 @@
 """Everything that defines a run, as frozen data: what is not here does not change a result."""
 
-import math
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 
-from sadq.agents import parse_agent
-from sadq.errors import SadqError
+from sadq.agents import AGENTS, AgentSpec, parse_agent
+from sadq.experiment.validation import validate
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,86 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Behaviour:
+    """The numbers of explorations other than epsilon-greedy; each is unused by the others."""
+
+    repeat_exponent: float = 2.0
+    """epsilon-z: a random action is kept for n steps with probability proportional to n^-exponent (TEG: 2)."""
+
+    repeat_longest: int = 100
+    """epsilon-z: the largest n."""
+
+    counteractive_starts: int = 1600
+    """counteractive: env steps before which a random action is uniform rather than the worst; 0: never uniform."""
+
+    ucb_width: float = 1.0
+    """ucb: standard deviations of the ensemble that are added to its mean (SUNRISE's lambda)."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What distributional heads predict; unused by scalar and Bayesian ones."""
+
+    atoms: int = 51
+    """categorical: how many returns have a probability of their own (C51)."""
+
+    support: tuple[float, float] | None = None
+    """categorical: the smallest and the largest of them; None: by environment, -100 and 100 for unknown ones."""
+
+    quantiles: int = 200
+    """quantile: how many levels (QR-DQN)."""
+
+    levels: int = 32
+    """implicit and fraction: levels per forward pass, the same for learning, targets and acting (IQN's N, N', K)."""
+
+    cosines: int = 64
+    """implicit and fraction: size of a level's cosine embedding."""
+
+    huber: float = 1.0
+    """Where the quantile loss turns from quadratic to linear (kappa); 0: linear throughout."""
+
+    mixing: Literal["interpolate", "mixture"] = "interpolate"
+    """How SADQ combines two quantile returns: level by level (the paper), or as a true mixture."""
+
+    fraction_learning_rate: float = 1e-4
+    """fraction: RMSprop's step size for the proposed fractions (DI-engine's CartPole setting)."""
+
+
+@dataclass(frozen=True)
+class Bayesian:
+    """The inference of a Bayesian head (BDQN); unused by others."""
+
+    prior_deviation: float = 1.0
+    """sigma of the prior over last-layer weights."""
+
+    noise_deviation: float = 1.0
+    """sigma_n of a return around its expectation."""
+
+    samples: int = 10_000
+    """Transitions that a refit looks at."""
+
+    chunk: int = 500
+    """Of these at a time, to bound memory."""
+
+    refit_interval: int | None = None
+    """Env steps between refits; None: at each copy to the target network, 2000 where there is none."""
+
+    resample_interval: int = 1000
+    """Env steps after which weights are drawn anew, as they also are for every episode."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How an ensemble learns (SUNRISE); unused by single networks."""
+
+    temperature: float = 10.0
+    """A backup weighs sigmoid(-T * std) + 1/2, with the ensemble's standard deviation of the value at s'."""
+
+    bootstrap_share: float = 1.0
+    """The share of transitions that each network learns from (beta of the Bernoulli masks)."""
+
+
+@dataclass(frozen=True)
 class Config:
     """A run. Fields that take several values make a fleet with a member for every combination and seed."""
 
@@ -114,11 +194,29 @@ class Config:
     buffer_size: int = 100_000
     """Transitions that the replay holds per member."""
 
+    head: Literal["scalar", "categorical", "quantile", "implicit", "fraction", "bayesian"] | None = None
+    """What the network predicts for every action; None, here and below: as the agent's row says."""
+
+    dueling: bool | None = None
+    """Whether the head splits into value and advantage."""
+
+    noisy: bool | None = None
+    """Whether the head's layers have learned noise."""
+
+    ensemble: int | None = None
+    """Networks that learn side by side."""
+
+    bootstrap: Literal["greedy", "double"] | None = None
+    """Which next action a target is formed from."""
+
+    exploration: Literal["epsilon", "greedy", "epsilon-z", "counteractive", "thompson", "ucb"] | None = None
+    """How values become behaviour."""
+
     replay: Literal["uniform", "prioritised"] | None = None
-    """How batches are drawn; None: as the agent's row says."""
+    """How batches are drawn."""
 
     n_step: int | None = None
-    """Steps of reward in a target; None: as the agent's row says."""
+    """Steps of reward in a target."""
 
     priority_exponent: float = 0.6
     """Prioritised replay: how strongly priorities matter."""
@@ -147,6 +245,18 @@ class Config:
     epsilon: Epsilon = field(default_factory=Epsilon)
     """Exploration."""
 
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    """Exploration by other rules."""
+
+    distribution: Distribution = field(default_factory=Distribution)
+    """Distributional heads."""
+
+    bayesian: Bayesian = field(default_factory=Bayesian)
+    """The Bayesian head."""
+
+    agreement: Agreement = field(default_factory=Agreement)
+    """Ensembles."""
+
     model: Model = field(default_factory=Model)
     """The dynamics model of SADQ."""
 
@@ -172,110 +282,9 @@ class Config:
     def guided(self) -> bool:
         return parse_agent(self.agent)[1]
 
-
-def check(condition: bool, sentence: str) -> None:
-    """Refuse with a sentence unless the condition holds."""
-    if not condition:
-        raise SadqError(sentence)
-
-
-def validate(config: Config) -> None:
-    """Refuse what cannot run, naming the field, its value and what was expected."""
-    _, guided = parse_agent(config.agent)
-    if guided:
-        check(
-            config.alpha is not None and len(config.alpha) > 0,
-            f"Agent {config.agent} needs alpha, the weight of its base choice: give a number in [0, 1].",
-        )
-    else:
-        check(
-            config.alpha is None,
-            f"alpha = {_shown(config.alpha)} was given, but {config.agent} is a plain agent that has none: "
-            f"use {config.agent}+sadq, or leave alpha out.",
-        )
-    for alpha in config.alpha or ():
-        check(0 <= alpha <= 1, f"alpha = {alpha} is outside [0, 1]: give the weight of the base choice as a share.")
-    check(len(config.seeds) > 0, "No seeds were given: a run needs at least one.")
-    check(len(set(config.seeds)) == len(config.seeds), f"A seed appears twice in {config.seeds}: give each one once.")
-    check(all(0 <= seed < 2**32 for seed in config.seeds), f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1.")
-    for name in [
-        "steps",
-        "batch_size",
-        "environments",
-        "collect",
-        "updates_per_collect",
-        "buffer_size",
-        "evaluations",
-        "evaluation_episodes",
-        "model.batch_size",
-        "model.updates_per_collect",
-        "model.samples",
-    ]:
-        value = _get(config, name)
-        check(value >= 1, f"{name} = {value} must be at least 1.")
-    for name in ["n_step", "target_update_interval", "model.action_chunk"]:
-        value = _get(config, name)
-        check(value is None or value >= 1, f"{name} = {value} must be at least 1, or None.")
-    for name in ["hidden", "model.hidden"]:
-        sizes = _get(config, name)
-        check(
-            len(sizes) > 0 and min(sizes) >= 1,
-            f"{name} = {_shown(sizes)} must name at least one layer, of size 1 or more.",
-        )
-    for name in ["learning_rate", "discount", "epsilon.start", "epsilon.end", "epsilon.decay"]:
-        check(len(_get(config, name)) > 0, f"{name} was given without a value: give one, or several for a sweep.")
-    for name in ["priority_exponent", "importance_exponent"]:
-        check(0 <= _get(config, name) <= 1, f"{name} = {_get(config, name)} must lie in [0, 1].")
-    check(
-        0 <= config.checkpoint_seconds < math.inf,
-        f"checkpoint_seconds = {config.checkpoint_seconds} must be 0 or more.",
-    )
-    check(config.workers is None or config.workers >= 0, f"workers = {config.workers} must be 0 or more, or None.")
-    for name in ["learning_rate", "model.learning_rate", "model.state_scale", "epsilon.decay"]:
-        for value in _several(_get(config, name)):
-            check(0 < value < 3e38, f"{name} = {value} must be a positive number.")
-    for name in ["epsilon.start", "epsilon.end", "discount"]:
-        for value in _get(config, name):
-            check(0 <= value <= 1, f"{name} = {value} must lie in [0, 1].")
-    for name in ["soft_target_rate", "max_gradient_norm", "huber"]:
-        value = _get(config, name)
-        check(value is None or 0 < value < math.inf, f"{name} = {value} must be a positive number, or None.")
-    check(
-        config.soft_target_rate is None or config.soft_target_rate <= 1,
-        f"soft_target_rate = {config.soft_target_rate} must be at most 1: it is a share of the way.",
-    )
-    check(
-        config.target_update_interval is not None or config.soft_target_rate is not None,
-        "The target network would never move: give target_update_interval or soft_target_rate.",
-    )
-    check(
-        config.collect % config.environments == 0,
-        f"collect = {config.collect} must be a multiple of environments = {config.environments}, "
-        "for they step together.",
-    )
-    rows, needed = config.buffer_size // config.environments, config.collect // config.environments
-    check(
-        rows >= needed + (config.n_step or 1) - 1,
-        f"buffer_size = {config.buffer_size} is too small: it must hold at least one collect, "
-        f"{config.collect + config.environments * ((config.n_step or 1) - 1)} transitions.",
-    )
-    check(
-        config.collect // config.environments >= (config.n_step or 1),
-        f"n_step = {config.n_step} must not exceed the {needed} steps of a collect, "
-        "so that the first update has a complete return to learn from.",
-    )
-
-
-def _get(config: Config, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _shown(value: Any) -> str:
-    return " ".join(map(str, _several(value)))
+    @property
+    def row(self) -> AgentSpec:
+        """The agent's choice on every axis, with this config's own where it makes one."""
+        base = AGENTS[parse_agent(self.agent)[0]]
+        own = {axis.name: getattr(self, axis.name) for axis in dataclasses.fields(base)}
+        return dataclasses.replace(base, **{axis: value for axis, value in own.items() if value is not None})

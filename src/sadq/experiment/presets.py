@@ -3,6 +3,12 @@
 The four presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
 the library it used: eight environments, a time limit that counts as terminal, plain squared error, no clipping. The
 target interval is read as env steps.
+
+Settings of single agents. C51's supports: the range of discounted returns on Acrobot, BitFlip and CartPole, DI-engine's on
+LunarLander. 51 atoms (Bellemare et al., 2017), 200 quantiles (Dabney et al., 2018a), 32 levels and 64 cosines (Dabney
+et al., 2018b; Yang et al., 2019). FQF's second optimiser: RMSprop (0.95, 1e-5; Yang et al., 2019) at DI-engine's rate for
+CartPole, 1e-4, since the 2.5e-9 of the original is tuned to Atari. Rainbow: sigma_0 0.5, n = 3, priorities 0.6, 0.4 -> 1
+(Hessel et al., 2018). SUNRISE: T 10, lambda 1, beta 1 (Lee et al., 2021).
 """
 
 import dataclasses
@@ -12,7 +18,7 @@ from typing import Any
 from sadq.agents import parse_agent
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
-from sadq.experiment.config import Config, Epsilon, Model
+from sadq.experiment.config import Config, Distribution, Epsilon, Model
 
 PAPER_SEEDS = (0, 1, 2, 3, 4)
 
@@ -81,6 +87,7 @@ ACROBOT = _paper(
     collect=96,
     epsilon=_exponential(1.0, 0.05, 250_000),
     model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-5),
+    distribution=Distribution(support=(-100.0, 0.0)),
     evaluation_episodes=8,
 )
 
@@ -98,6 +105,7 @@ LUNARLANDER = _paper(
     collect=64,
     epsilon=_exponential(0.95, 0.1, 50_000),
     model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
+    distribution=Distribution(support=(-30.0, 30.0)),
     evaluation_episodes=8,
 )
 
@@ -115,6 +123,7 @@ CARTPOLE = _paper(
     collect=80,
     epsilon=_exponential(0.95, 0.1, 10_000),
     model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
+    distribution=Distribution(support=(0.0, 35.0)),
     evaluation_episodes=5,
 )
 
@@ -132,6 +141,7 @@ BITFLIP = _paper(
     collect=96,
     epsilon=_exponential(0.2, 0.2, 100),
     model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-4),
+    distribution=Distribution(support=(0.0, 1.0)),
     evaluation_episodes=8,
 )
 

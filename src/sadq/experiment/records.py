@@ -5,7 +5,7 @@ import types
 import typing
 from typing import Any, Literal
 
-from sadq.experiment.config import check
+from sadq.experiment.validation import check
 
 
 def to_json(config: Any) -> dict[str, Any]:

@@ -1,63 +1,28 @@
-"""From features to a return for every action."""
+"""From features to a return for every action: expected, categorical (C51), quantile (QR-DQN).
+
+A head answers two questions about one sample: `head(features, mask, key)` gives the return of every action, and
+`head.mean(features, mask, key)` only its expectation f32[A], which is cheaper where the return has many atoms. A key is
+used by heads that draw something per sample; without one they are deterministic.
+"""
+
+from typing import Protocol
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
-from sadq import keys
-from sadq.core.returns import Scalar
-from sadq.nets.layers import Linear
+from sadq.core.returns import Categorical, Mixing, Quantile, Return, Scalar
+from sadq.nets.stream import ActionStream
 from sadq.types import Array, Key
 
 
-class ActionStream(eqx.Module):
-    """One hidden layer, then N numbers for every action: plain, or dueling, V + A - mean A.
+class Head(Protocol):
+    """What a value network asks of its head."""
 
-    The two hidden layers of a dueling head are stored side by side: they read the same features, and one wide product
-    is cheaper than two narrow ones.
-    """
+    def __call__(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Return:
+        """The return of every action."""
 
-    hidden: Linear
-    advantage: Linear
-    value: Linear | None  # None: not dueling
-    actions: int = eqx.field(static=True)
-
-    def __init__(self, features: int, width: int, actions: int, atoms: int, dueling: bool, key: Key):
-        self.actions = actions
-        self.hidden = Linear(features, 2 * width if dueling else width, keys.purpose(key, "hidden"))
-        self.advantage = Linear(width, actions * atoms, keys.purpose(key, "advantage"))
-        self.value = Linear(width, atoms, keys.purpose(key, "value")) if dueling else None
-
-    def __call__(self, features: Array, mask: Array | None = None) -> Array:
-        """f32[A, N]; with a mask, the dueling mean is taken over the legal actions."""
-        hidden = jax.nn.relu(self.hidden(features))
-        if self.value is None:
-            return self.advantage(hidden).reshape(self.actions, -1)
-        if mask is None:
-            weight, bias = self._combined(self.advantage, self.value)
-            return (hidden @ weight + bias).reshape(self.actions, -1)
-        for_advantage, for_value = jnp.split(hidden, 2)
-        advantage = self.advantage(for_advantage).reshape(self.actions, -1)
-        legal = mask[:, None]
-        mean = jnp.sum(jnp.where(legal, advantage, 0.0), axis=0) / jnp.maximum(jnp.sum(legal), 1)
-        return self.value(for_value) + advantage - mean
-
-    def _combined(self, advantage: Linear, value: Linear) -> tuple[Array, Array]:
-        """V + A - mean A as one layer on both hidden parts, for all of it is linear.
-
-        That is one product instead of three, and a value that is a product plus a bias is rounded alike by the compiler
-        whatever else is in the program.
-        """
-
-        def centred(outputs: Array) -> Array:
-            by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
-            return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
-
-        def for_all(outputs: Array) -> Array:
-            return jnp.tile(outputs, self.actions)
-
-        weight = jnp.concatenate([centred(advantage.weight), for_all(value.weight)])
-        return weight, centred(advantage.bias) + for_all(value.bias)
+    def mean(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Array:
+        """Its expectation: f32[A]."""
 
 
 class ScalarHead(eqx.Module):
@@ -66,9 +31,82 @@ class ScalarHead(eqx.Module):
     stream: ActionStream
     huber_at: float | None = eqx.field(static=True)
 
-    def __init__(self, features: int, actions: int, dueling: bool, huber_at: float | None, key: Key):
-        self.stream = ActionStream(features, features, actions, 1, dueling, key)
+    def __init__(
+        self, features: int, actions: int, dueling: bool, huber_at: float | None, key: Key, noisy: bool = False
+    ):
+        self.stream = ActionStream(features, features, actions, 1, dueling, key, noisy)
         self.huber_at = huber_at
 
-    def __call__(self, features: Array, mask: Array | None = None) -> Scalar:
-        return Scalar(self.stream(features, mask)[:, 0], self.huber_at)
+    def __call__(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Scalar:
+        return Scalar(self.mean(features, mask), self.huber_at)
+
+    def mean(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Array:
+        return self.stream(features, mask)[:, 0]
+
+
+class CategoricalHead(eqx.Module):
+    """Logits over fixed, evenly spaced atoms for every action (Bellemare et al., 2017)."""
+
+    stream: ActionStream
+    atoms: int = eqx.field(static=True)
+    low: float = eqx.field(static=True)
+    high: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        dueling: bool,
+        atoms: int,
+        support: tuple[float, float],
+        key: Key,
+        noisy: bool = False,
+    ):
+        self.stream = ActionStream(features, features, actions, atoms, dueling, key, noisy)
+        self.atoms, (self.low, self.high) = atoms, support
+
+    def __call__(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Categorical:
+        return Categorical(self.stream(features, mask), jnp.linspace(self.low, self.high, self.atoms))
+
+    def mean(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Array:
+        return self(features, mask).mean
+
+
+class QuantileHead(eqx.Module):
+    """The return at N fixed, evenly spaced levels for every action (Dabney et al., 2018a)."""
+
+    stream: ActionStream
+    quantiles: int = eqx.field(static=True)
+    huber_at: float = eqx.field(static=True)
+    mixing: Mixing = eqx.field(static=True)
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        dueling: bool,
+        quantiles: int,
+        huber_at: float,
+        mixing: Mixing,
+        key: Key,
+        noisy: bool = False,
+    ):
+        self.stream = ActionStream(features, features, actions, quantiles, dueling, key, noisy)
+        self.quantiles, self.huber_at, self.mixing = quantiles, huber_at, mixing
+
+    def __call__(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Quantile:
+        return evenly(self.stream(features, mask), midpoints(self.quantiles), self.huber_at, self.mixing)
+
+    def mean(self, features: Array, mask: Array | None = None, key: Key | None = None) -> Array:
+        return self.stream.averaged()(features, mask)[:, 0]
+
+
+def midpoints(count: int) -> Array:
+    """The middles of `count` equal parts of [0, 1]."""
+    return (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
+
+
+def evenly(values: Array, levels: Array, huber_at: float, mixing: Mixing) -> Quantile:
+    """Quantiles f32[A, N] at given levels that each stand for the same share of probability."""
+    count = levels.shape[0]
+    return Quantile(values, levels, jnp.full(count, 1 / count), huber_at, mixing)

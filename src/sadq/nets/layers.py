@@ -1,11 +1,17 @@
-"""The dense layer that every network here is made of."""
+"""The dense layers that every network here is made of: plain, and with learned noise (Fortunato et al., 2018)."""
 
+import itertools
 import math
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
-from sadq.types import Array, Key
+from sadq import keys
+from sadq.types import Array, Key, PyTree
+
+INITIAL_NOISE = 0.5
+"""sigma_0 of Rainbow: the initial spread of a weight, times the root of the layer's inputs."""
 
 
 class Linear(eqx.Module):
@@ -23,3 +29,57 @@ class Linear(eqx.Module):
 
     def __call__(self, inputs: Array) -> Array:
         return inputs @ self.weight + self.bias
+
+    def replaced(self, weight: Array, bias: Array) -> "Linear":
+        """A layer with other numbers."""
+        return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, (weight, bias))
+
+
+class NoisyLinear(eqx.Module):
+    """A layer whose weights are mean + spread * noise; called as it is, the mean layer that evaluation uses.
+
+    The noise is factorised, f(e_in) f(e_out)^T with f(x) = sign(x) sqrt|x|, so a draw takes inputs + outputs numbers.
+    Where several layers are stored side by side, each of the `blocks` has an e_in of its own.
+    """
+
+    mean: Linear
+    weight_spread: Array
+    bias_spread: Array
+    blocks: int = eqx.field(static=True)
+
+    def __init__(self, inputs: int, outputs: int, key: Key, blocks: int = 1):
+        self.mean = Linear(inputs, outputs, key)
+        self.weight_spread = jnp.full((inputs, outputs), INITIAL_NOISE / math.sqrt(inputs))
+        self.bias_spread = jnp.full((outputs,), INITIAL_NOISE / math.sqrt(inputs))
+        self.blocks = blocks
+
+    @property
+    def weight(self) -> Array:
+        return self.mean.weight
+
+    @property
+    def bias(self) -> Array:
+        return self.mean.bias
+
+    def __call__(self, inputs: Array) -> Array:
+        return self.mean(inputs)
+
+    def drawn(self, key: Key) -> Linear:
+        """One random layer."""
+        inputs, outputs = self.weight.shape
+        noise = jax.random.normal(key, (self.blocks * inputs + outputs,))
+        shaped = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
+        at_input, at_output = shaped[:-outputs].reshape(self.blocks, inputs), shaped[-outputs:]
+        by_block = at_output.reshape(self.blocks, -1)
+        outer = jnp.einsum("bi,bo->ibo", at_input, by_block).reshape(inputs, outputs)
+        return self.mean.replaced(self.weight + self.weight_spread * outer, self.bias + self.bias_spread * at_output)
+
+
+def with_noise(network: PyTree, key: Key) -> PyTree:
+    """The network with one draw of every noisy layer; the network itself where there is none."""
+    count = itertools.count()
+
+    def drawn(node: PyTree) -> PyTree:
+        return node.drawn(keys.at(key, next(count))) if isinstance(node, NoisyLinear) else node
+
+    return jax.tree.map(drawn, network, is_leaf=lambda node: isinstance(node, NoisyLinear))

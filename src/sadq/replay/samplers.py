@@ -18,6 +18,16 @@ def uniform(ring: Ring, written: Array, key: Key, batch: int) -> Array:
     return row * ring.environments + drawn % ring.environments
 
 
+def kept(key: Key, number: Array, networks: int, share: float) -> Array:
+    """Bootstrap masks bool[..., K]: which networks of an ensemble learn from which transitions.
+
+    A function of the transition's number in the run rather than a stored mask: the same at every visit, and free of
+    memory.
+    """
+    own = jax.vmap(lambda one: jax.random.bernoulli(jax.random.fold_in(key, one), share, (networks,)))
+    return own(number.reshape(-1)).reshape(*number.shape, networks)
+
+
 class Priorities(NamedTuple):
     """Priorities to the power of the exponent, in blocks whose sums are kept: a two-level search tree.
 

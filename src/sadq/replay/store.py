@@ -73,6 +73,12 @@ class Ring:
         """The transitions at flat positions `index` (row * E + environment)."""
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[index], ring)
 
+    def number(self, index: Array, written: Array) -> Array:
+        """How many transitions had been stored before the ones at flat positions `index`."""
+        row, environment = index // self.environments, index % self.environments
+        age = (written - 1 - row) % self.rows
+        return (written - 1 - age) * self.environments + environment
+
     def terminal(self, transition: Transition) -> Array:
         """Where nothing is bootstrapped beyond s'."""
         if self.time_limit_is_terminal:

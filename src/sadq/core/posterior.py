@@ -1,0 +1,60 @@
+"""Bayesian linear regression of returns on features, one posterior per action (BDQN, Azizzadenesheli et al., 2018).
+
+covariance_a = (Phi_a Phi_a^T / sigma_n^2 + I / sigma^2)^-1,    mean_a = covariance_a Phi_a y_a / sigma_n^2
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from sadq.types import Array, Key
+
+JITTER = 1e-6
+"""Added to a precision's diagonal, relative to its mean, against rounding."""
+
+
+class Posterior(NamedTuple):
+    """A normal distribution over the last layer of every action."""
+
+    mean: Array  # f32[A, H]
+    root: Array  # f32[A, H, H]: root @ root^T is the covariance
+
+
+class Evidence(NamedTuple):
+    """What a batch says about the weights; evidence of batches adds up."""
+
+    gram: Array  # f32[A, H, H]: Phi Phi^T
+    moment: Array  # f32[A, H]: Phi y
+
+
+def prior(actions: int, width: int, deviation: float) -> Posterior:
+    """What is believed before any evidence."""
+    return Posterior(jnp.zeros((actions, width)), jnp.tile(deviation * jnp.eye(width), (actions, 1, 1)))
+
+
+def evidence(features: Array, actions: Array, returns: Array, weights: Array, action_count: int) -> Evidence:
+    """Of features f32[B,H] at which actions i32[B] had the given returns f32[B], each counted by its weight f32[B]."""
+    share = weights[:, None] * (actions[:, None] == jnp.arange(action_count))  # f32[B,A]
+    by_action = share.T[:, :, None] * features  # f32[A,B,H]
+    # Accelerators may round products to fewer bits, of which the inverse below has none to spare.
+    gram = jnp.einsum("abh,bg->ahg", by_action, features, precision="highest")
+    return Evidence(gram, jnp.einsum("abh,b->ah", by_action, returns, precision="highest"))
+
+
+def infer(seen: Evidence, prior_deviation: float, noise_deviation: float) -> Posterior:
+    """The posterior after some evidence."""
+    width = seen.moment.shape[-1]
+    precision = seen.gram / noise_deviation**2 + jnp.eye(width) / prior_deviation**2
+    level = jnp.trace(precision, axis1=-2, axis2=-1) / width
+    lower = jnp.linalg.cholesky(precision + JITTER * level[:, None, None] * jnp.eye(width))
+    identity = jnp.broadcast_to(jnp.eye(width), lower.shape)
+    root = jnp.swapaxes(jax.scipy.linalg.solve_triangular(lower, identity, lower=True), -1, -2)
+    whitened = jnp.einsum("ahg,ah->ag", root, seen.moment / noise_deviation**2, precision="highest")
+    return Posterior(jnp.einsum("ahg,ag->ah", root, whitened, precision="highest"), root)
+
+
+def sample(posterior: Posterior, key: Key) -> Array:
+    """Weights f32[A, H] drawn from the posterior."""
+    noise = jax.random.normal(key, posterior.mean.shape)
+    return posterior.mean + jnp.einsum("ahg,ag->ah", posterior.root, noise)
