@@ -26,6 +26,7 @@ lint: $(READY)  ## Style, types, and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/agents_table.py --check
 
 learn: $(READY)  ## Agents that must reach a return: slow
 	$(BIN)/python -m pytest -m learning --durations=0

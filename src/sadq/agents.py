@@ -65,7 +65,7 @@ REFUSALS = {
     "exploration thompson needs head bayesian: it draws from that head's posterior": (
         lambda row: row.exploration == "thompson" and row.head != "bayesian"
     ),
-    "noisy layers explore by themselves: use exploration greedy or epsilon with them, not ucb or thompson": (
+    "noisy layers explore by themselves, and blur the uncertainty that ucb and thompson look at: use another exploration": (
         lambda row: row.noisy and row.exploration in ("ucb", "thompson")
     ),
     "exploration greedy never explores without noisy layers: add noisy, or choose another exploration": (

@@ -1,4 +1,4 @@
-"""The command line: `sadq train | resume | evaluate | report | list`.
+"""The command line: `sadq train | resume | evaluate | simulate | report | list`.
 
 Bad input ends with one sentence on stderr and exit code 2, a run with a diverged member with exit code 3.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import tyro
 
-from sadq.agents import AGENTS, SADQ_BACKBONE, SUFFIX
+from sadq import commands
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.options import parse, split
@@ -27,6 +27,8 @@ USAGE = """usage: sadq COMMAND ...
   sadq train PRESET [AGENT] [--field value ...]   train a fleet; PRESET may be a Gymnasium id
   sadq resume RUN                                 go on with an interrupted run, bit for bit
   sadq evaluate RUN                               greedy episodes of a trained run
+  sadq evaluate PRESET --policy NAME              episodes of a fixed policy
+  sadq simulate CONFIG.json --seconds N --out F   run a CityFlow scenario on its own
   sadq report RUN [RUN ...]                       curves, statistics and a page that compares runs
   sadq list [presets|agents|environments]         what there is
 
@@ -64,20 +66,6 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Evaluate:
-    """Play greedy episodes with the newest checkpoint of a run."""
-
-    run: tyro.conf.Positional[Path]
-    """The run folder."""
-
-    episodes: int = 100
-    """Episodes of each member."""
-
-    json: bool = False
-    """Print the result as JSON on the last line."""
-
-
-@dataclass(frozen=True)
 class Report:
     """Compare runs: numbers in words, tables and plots in one folder."""
 
@@ -91,7 +79,14 @@ class Report:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    commands = {"train": train, "resume": resume, "evaluate": evaluate, "report": report, "list": show}
+    known = {
+        "train": train,
+        "resume": resume,
+        "evaluate": evaluate,
+        "simulate": simulate,
+        "report": report,
+        "list": show,
+    }
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
             print(USAGE)
@@ -101,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
             print(f"sadq {package_version()}")
             sys.exit(0)
-        if arguments[0] not in commands:
-            raise SadqError(f"Unknown command {arguments[0]!r}: expected {', '.join(commands)}; see `sadq --help`.")
-        sys.exit(commands[arguments[0]](arguments[1:]))
+        if arguments[0] not in known:
+            raise SadqError(f"Unknown command {arguments[0]!r}: expected {', '.join(known)}; see `sadq --help`.")
+        sys.exit(known[arguments[0]](arguments[1:]))
     except SadqError as error:
         print(f"sadq: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
@@ -156,23 +151,15 @@ def resume(arguments: list[str]) -> int:
 
 def evaluate(arguments: list[str]) -> int:
     """`sadq evaluate RUN`."""
-    options = parse(Evaluate, arguments, None, "sadq evaluate")
-    if options.episodes < 1:
-        raise SadqError(f"episodes = {options.episodes} must be at least 1.")
+    options = parse(commands.Evaluate, arguments, None, "sadq evaluate")
     _prepare_jax(False)
-    from sadq.experiment.evaluate import evaluate_run
+    return commands.evaluate(options)
 
-    result = evaluate_run(options.run, options.episodes)
-    for member in result["members"]:
-        alpha = "" if member["alpha"] is None else f", alpha {member['alpha']:g}"
-        print(
-            f"seed {member['seed']}{alpha}: return {member['mean_return']:.2f} +- {member['deviation']:.2f} over "
-            f"{options.episodes} episodes, mean length {member['mean_length']:.1f}",
-            file=sys.stderr if options.json else sys.stdout,
-        )
-    if options.json:
-        print(json.dumps(result))
-    return 0
+
+def simulate(arguments: list[str]) -> int:
+    """`sadq simulate CONFIG.json`."""
+    _prepare_jax(False)
+    return commands.simulate(arguments)
 
 
 def report(arguments: list[str]) -> int:
@@ -188,16 +175,11 @@ def show(arguments: list[str]) -> int:
     """`sadq list`."""
     from sadq.envs.registry import list_environments
     from sadq.experiment.presets import PRESETS
+    from sadq.listing import describe_agents
 
     def presets() -> Iterator[str]:
         for name, config in PRESETS.items():
             yield f"{name:20} {config.environment:16} {config.steps:>9,} steps, {len(config.seeds)} seeds"
-
-    def agents() -> Iterator[str]:
-        for name, row in AGENTS.items():
-            parts = [f"{field.name} {getattr(row, field.name)}" for field in dataclasses.fields(row)]
-            yield f"{name:20} {', '.join(parts)}"
-        yield f"each also with {SUFFIX}; sadq is {SADQ_BACKBONE}{SUFFIX}"
 
     def environments() -> Iterator[str]:
         yield from list_environments()
@@ -205,7 +187,7 @@ def show(arguments: list[str]) -> int:
 
     sections: dict[str, Callable[[], Iterator[str]]] = {
         "presets": presets,
-        "agents": agents,
+        "agents": describe_agents,
         "environments": environments,
     }
     wanted = arguments or list(sections)

@@ -142,7 +142,7 @@ class TemporallyExtended:
 
 @dataclass(frozen=True)
 class Counteractive:
-    """CoAct: with probability epsilon the action that looks worst; a uniform one before `starts` env steps."""
+    """CoAct (Korkmaz, 2025): with probability epsilon the action that looks worst, before `starts` env steps any."""
 
     starts: int = 1600
 

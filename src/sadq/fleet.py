@@ -45,6 +45,7 @@ class Evaluation(NamedTuple):
     lengths: Array
     discounted: Array  # discounted return
     predicted: Array  # Q(s0, a0)
+    measures: dict[str, Array]  # the environment's own, of every episode
 
 
 class Plan(NamedTuple):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
+from sadq.core.bootstrap import legal_values
 from sadq.core.gates import GATES
 from sadq.core.rollout import bellman_estimate, best_value, rollout_scores
 from sadq.dynamics.gaussian import GaussianModel
@@ -27,6 +28,7 @@ class Guidance:
     gate: str = "fixed"
     samples: int = 1
     chunk: int | None = None
+    candidates: int | None = None  # actions with the best target values that are rolled out; None: all
     legal: Callable[[Array], Array | None] = lambda _: None  # at a predicted state
 
     def model_loss(self, model: GaussianModel, batch: Transition, key: Key) -> tuple[Array, Metrics]:
@@ -48,19 +50,25 @@ class Guidance:
         key: Key,
     ) -> tuple[Array, Array]:
         """The weight f32[B] of the base choice, and the rollout scores f32[B, A] at the next states."""
-        scores = self.scores(model, target, batch.next_observation, discount, key)
+        scores = self.scores(model, target, target_q, batch, discount, key)
         error = jnp.zeros(terminal.shape)
         if self.gate != "fixed":
             error = self.bellman_error(model, target, transition, terminal, discount, key)
         return GATES[self.gate](alpha, target_q, scores, error, batch.next_mask), scores
 
-    def scores(self, model: GaussianModel, target: Values, next_observation: Array, discount: Array, key: Key) -> Array:
-        """Eq. (model_bellman): f32[B, A] for every candidate action at every next state."""
+    def scores(
+        self, model: GaussianModel, target: Values, target_q: Array, batch: Batch, discount: Array, key: Key
+    ) -> Array:
+        """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""
+        count = self.action_count if self.candidates is None else min(self.candidates, self.action_count)
 
-        def of_one(observation: Array, rollout_key: Key) -> Array:
+        def of_one(observation: Array, values: Array, mask: Array | None, rollout_key: Key) -> Array:
             # One key for all actions, so that they are compared at the same quantile levels.
             level_key = keys.purpose(rollout_key, "levels")
-            return rollout_scores(
+            best = None
+            if count < self.action_count:
+                best = jax.lax.top_k(legal_values(values, mask), count)[1].astype(jnp.int32)
+            scores = rollout_scores(
                 model.step,
                 lambda successor: target(successor, self.legal(successor), level_key),
                 model.encode(observation),
@@ -70,10 +78,12 @@ class Guidance:
                 samples=self.samples,
                 chunk=self.chunk,
                 legal=self.legal,
+                candidates=best,
             )
+            return scores if best is None else jnp.full(self.action_count, -jnp.inf).at[best].set(scores)
 
-        rollout_keys = keys.range_of(keys.purpose(key, "rollout"), 0, next_observation.shape[0])
-        return jax.vmap(of_one)(next_observation, rollout_keys)
+        rollout_keys = keys.range_of(keys.purpose(key, "rollout"), 0, batch.reward.shape[0])
+        return jax.vmap(of_one)(batch.next_observation, target_q, batch.next_mask, rollout_keys)
 
     def bellman_error(
         self,

@@ -64,7 +64,7 @@ class HostLoop:
         observation, mask = self.evaluation.reset(start=number)
         running = np.ones(observation.shape[:2], bool)
         zeros: Any = np.zeros(running.shape, np.float32)
-        totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros)
+        totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros, {})
         predicted: Any = None
         while running.any():
             action, value = self._greedy((state.learner.actor, observation, mask), self.hyper)

@@ -259,7 +259,7 @@ class Learner:
             target = with_mean(moved, state.posterior)
         legal = batch.mask
         gaps = jax.vmap(lambda own: jax.vmap(value_gap)(own, legal))(values.reshape(-1, *values.shape[-2:]))
-        diagnostics = targets.diagnostics | {"loss": losses, "q_mean": jnp.mean(values, axis=-1), "delta_q": gaps}
+        diagnostics = targets.diagnostics | {"loss": losses, "q": jnp.max(values, axis=-1), "delta_q": gaps}
         averaged = {name: jnp.mean(one.reshape(-1, count), axis=0) for name, one in diagnostics.items()}
         state = state._replace(online=done.trained, target=target, diverged_at=done.diverged_at)
         return state, jnp.mean(surprise.reshape(-1, count), axis=0), averaged

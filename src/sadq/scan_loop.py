@@ -1,6 +1,6 @@
 """The loop over native environments: a whole chunk of collects and updates is one compiled call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -42,14 +42,13 @@ class ScanFleet(Fleet):
         """T steps of E environments: transitions [T, E, ...], and the episodes that ended."""
         assert member.environment is not None
         first = index * self.collect_steps
-        # Resets do not depend on what they replace: all that could be needed are made before the loop.
-        restarts = jax.vmap(jax.vmap(self._reset))(self._keys(hyper, "reset", first + 1, self.collect_steps))
-        first_seen = jax.vmap(jax.vmap(self.environment.observe))(restarts.state)
+        restarts, shared = self._restarts(hyper, first)
         transition_keys = self._keys(hyper, "transition", first, self.collect_steps)
 
         def step(carry, planned):
             timed, observation, memory, fresh, running = carry
-            now, restart, restart_seen, step_keys = planned
+            now, own_restart, step_keys = planned
+            restart, restart_seen = own_restart if shared is None else shared
             mask = self._legal(observation)
             action, memory = self.act(member.learner.actor, memory, observation, mask, fresh, now)
             timed, outcome = jax.vmap(self._step)(timed, action, step_keys)
@@ -76,14 +75,39 @@ class ScanFleet(Fleet):
 
         observation, _ = self._observe(member.environment)
         carry = (member.environment, observation, member.memory, member.fresh, member.episode_return)
-        planned = (self.plan(hyper, index), restarts, first_seen, transition_keys)
+        planned = (self.plan(hyper, index), restarts, transition_keys)
         (timed, _, memory, fresh, running), (collected, finished) = jax.lax.scan(step, carry, planned)
         member = member._replace(environment=timed, memory=memory, fresh=fresh, episode_return=running)
         ended = collected.terminated | collected.truncated
         return member, collected, {"episode_return": jnp.sum(finished), "episodes": jnp.sum(ended * 1.0)}
 
+    def _restarts(self, hyper: Hyper, first: Array) -> tuple[PyTree, PyTree]:
+        """(what an episode that ends at step t continues with [T, E], what one that ends at any step does [E]).
+
+        Resets do not depend on what they replace, so they are made before the steps; one of the two is None. Where all
+        episodes last equally long, the shared counter tells whether one ends in this collect, so that resets that would
+        be thrown away are not made at all.
+        """
+        length = self.environment.max_steps
+
+        def made(reset_keys: Key) -> PyTree:
+            fresh = jax.vmap(self._reset)(reset_keys)
+            return fresh, jax.vmap(self.environment.observe)(fresh.state)
+
+        if not self.environment.fixed_length or self.collect_steps > length:
+            return jax.vmap(made)(self._keys(hyper, "reset", first + 1, self.collect_steps)), None
+        ends = (first // length + 1) * length
+        due_keys = self._keys(hyper, "reset", ends, 1)[0]
+        shapes = jax.eval_shape(made, due_keys)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return None, jax.lax.cond(ends <= first + self.collect_steps, lambda: made(due_keys), lambda: nothing)
+
     def evaluate(self, state: LearnerState, hyper: Hyper, number: Array) -> Evaluation:
         """Greedy episodes, whose starts depend on nothing but the member's seed and the evaluation's number."""
+        judged = replace(self, environment=self.environment.for_evaluation())
+        return judged._evaluate(state, hyper, number)
+
+    def _evaluate(self, state: LearnerState, hyper: Hyper, number: Array) -> Evaluation:
         episodes = self.evaluation_episodes
         stream = keys.at(keys.purpose(keys.member_key(hyper.seed), "evaluation"), number)
         timed = jax.vmap(self._reset)(keys.range_of(keys.purpose(stream, "reset"), 0, episodes))
@@ -94,17 +118,20 @@ class ScanFleet(Fleet):
             step_keys = keys.range_of(keys.at(keys.purpose(stream, "transition"), timed.elapsed[0]), 0, episodes)
             timed, outcome = jax.vmap(self._step)(timed, best_actions(values, mask), step_keys)
             gained = jnp.where(running, outcome.reward, 0.0)
+            measured = jax.vmap(self.environment.measures)(timed.state)
             totals = totals._replace(
                 returns=totals.returns + gained,
                 lengths=totals.lengths + running,
                 discounted=totals.discounted + factor * gained,
+                measures=_select(running, measured, totals.measures),
             )
             running = running & ~(outcome.terminated | outcome.truncated)
             return (timed, running, factor * hyper.discount, totals), None
 
         values, mask = self._values(state, timed)
         predicted = jnp.take_along_axis(values, best_actions(values, mask)[:, None], axis=1)[:, 0]
-        totals = Evaluation(jnp.zeros(episodes), jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes), predicted)
+        zeros, measures = jnp.zeros(episodes), jax.vmap(self.environment.measures)(timed.state)
+        totals = Evaluation(zeros, jnp.zeros(episodes, jnp.int32), zeros, predicted, measures)
         carry = (timed, jnp.ones(episodes, bool), jnp.float32(1), totals)
         block = min(self.evaluation_block, self.environment.max_steps)
         *_, totals = jax.lax.while_loop(

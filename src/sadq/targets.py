@@ -63,9 +63,9 @@ def batch_targets(
 
     own = level_keys(target, keys.purpose(key, "target"), count)
     returns = jax.vmap(target)(batch.next_observation, batch.next_mask, own)
-    target_q = online_q = means(target)
-    if rule == "double":
-        online_q = means(online.with_noise(keys.purpose(noise_key, "select")))
+    target_q = means(target)
+    # Dropped by the compiler where the rule does not look at it.
+    online_q = means(online.with_noise(keys.purpose(noise_key, "select")))
     base = RULES[rule]
     if mix is None:
         choice = jax.vmap(base)(online_q, target_q, batch.next_mask)

@@ -55,8 +55,9 @@ def rollout_scores(
     samples: int = 1,
     chunk: int | None = None,
     legal: Callable[[Array], Array | None] = lambda _: None,
+    candidates: Array | None = None,
 ) -> Array:
-    """Scores f32[A] of all actions at one next state.
+    """Scores f32[A] of all actions at one next state, or f32[C] of the `candidates` i32[C] alone.
 
     `value_of` maps a predicted input to target values f32[A]; `legal` to the mask there, or None. With `samples` > 1
     each action's score is the mean over that many model steps. `chunk` bounds the memory: at most that many actions
@@ -73,7 +74,7 @@ def rollout_scores(
         sample_keys = jax.vmap(lambda sample: jax.random.fold_in(action_key, sample))(jnp.arange(samples))
         return jnp.mean(jax.vmap(one, in_axes=(None, 0))(action, sample_keys))
 
-    actions = jnp.arange(action_count, dtype=jnp.int32)
-    if chunk is None or chunk >= action_count:
+    actions = jnp.arange(action_count, dtype=jnp.int32) if candidates is None else candidates
+    if chunk is None or chunk >= actions.shape[0]:
         return jax.vmap(score)(actions)
     return jax.lax.map(score, actions, batch_size=chunk)

@@ -1,10 +1,13 @@
 """The contract of a native environment: pure functions of one environment, batched by the caller."""
 
 import abc
-from typing import NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 
+from sadq.errors import SadqError
 from sadq.types import Array, Key, PyTree
 
 
@@ -19,6 +22,8 @@ class Environment(abc.ABC):
     observation_size: int
     action_count: int
     max_steps: int  # an episode is truncated after this many steps
+    fixed_length: ClassVar[bool] = False
+    """Whether every episode lasts exactly `max_steps`: resets are then made only when they are due."""
 
     @abc.abstractmethod
     def initial(self, key: Key) -> PyTree:
@@ -38,6 +43,29 @@ class Environment(abc.ABC):
         It takes an observation rather than a state so that it also works on a state that a model predicted.
         """
         return None
+
+    def for_evaluation(self) -> "Environment":
+        """The twin that evaluations use, where episodes to learn from and to be judged by come from different data."""
+        return self
+
+    def measures(self, state: PyTree) -> dict[str, Array]:
+        """What an episode came to beside its return, read from its last state: name -> f32[]."""
+        return {}
+
+    def policies(self) -> dict[str, Callable]:
+        """Simple policies to compare with, by name; see `envs/policies.py` for what one is."""
+        from sadq.envs.policies import uniform
+
+        return {"random": uniform(self)}
+
+    def draw(self, states: PyTree, path: Path) -> Path:
+        """Draw an episode, its states stacked along their first axis, into a file; gives the file's path."""
+        raise SadqError(f"environment {self.name} cannot be drawn: leave video out.")
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where the environment's data come from, as JSON for a run's record."""
+        return {}
 
     @property
     def has_masks(self) -> bool:

@@ -4,7 +4,7 @@ import copy
 import difflib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -17,11 +17,26 @@ from sadq.errors import SadqError
 
 HOST_PREFIX = "gymnasium:"
 
-_FACTORIES: dict[str, Callable[[], Any]] = {
+
+def _ocloud(**settings: Any) -> Any:
+    from sadq.envs.ocloud import make as make_ocloud
+
+    return make_ocloud(**settings)
+
+
+def _cityflow(**settings: Any) -> Any:
+    from sadq.envs.cityflow.environment import make as make_cityflow
+
+    return make_cityflow(**settings)
+
+
+_FACTORIES: dict[str, Callable[..., Any]] = {
     "Acrobot-v1": Acrobot,
     "BitFlip": BitFlip,
-    "CartPole-v0": lambda: CartPole(max_steps=200),
-    "CartPole-v1": lambda: CartPole(max_steps=500),
+    "CartPole-v0": functools.partial(CartPole, max_steps=200),
+    "CartPole-v1": functools.partial(CartPole, max_steps=500),
+    "CityFlow": _cityflow,
+    "OCloud": _ocloud,
 }
 
 
@@ -44,15 +59,21 @@ def list_environments(host: bool = False) -> list[str]:
     return sorted(_FACTORIES) + (sorted(set(gymnasium.registry) - set(_FACTORIES)) if host else [])
 
 
-def make(environment: Any, host: bool = False) -> Environment | HostSpec:
+def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | None = None) -> Environment | HostSpec:
     """The environment that a name or an object stands for: a native one, or what is needed to run it on the host.
 
     A name is looked up among the registered ones, then among Gymnasium's ids; `host=True`, or "gymnasium:" before the
     id, goes straight to Gymnasium. An object may be an Environment or a HostSpec, returned as it is, a gymnasium.Env, of
-    which copies are made, or a function without arguments that makes either kind.
+    which copies are made, or a function without arguments that makes either kind. `settings` are what a named one is
+    made with: fields of a native environment, or arguments of `gymnasium.make`.
     """
     if isinstance(environment, str):
-        return _named(environment, host)
+        return _named(environment, host, dict(settings or {}))
+    if settings:
+        raise SadqError(
+            f"settings {', '.join(settings)} were given for an environment object, expected them for a name only: make "
+            "the object with them."
+        )
     if isinstance(environment, HostSpec):
         return environment
     if isinstance(environment, gymnasium.Env):
@@ -66,19 +87,20 @@ def make(environment: Any, host: bool = False) -> Environment | HostSpec:
     return environment
 
 
-def _named(name: str, host: bool) -> Environment | HostSpec:
+def _named(name: str, host: bool, settings: dict[str, Any]) -> Environment | HostSpec:
     if host or name.startswith(HOST_PREFIX):
-        return _from_gymnasium(name.removeprefix(HOST_PREFIX), host=True)
+        return _from_gymnasium(name.removeprefix(HOST_PREFIX), True, settings)
     if name in _FACTORIES:
-        return _from_factory(_FACTORIES[name], name, host)
+        return _from_factory(functools.partial(_FACTORIES[name], **settings), name, host)
     if match := re.fullmatch(r"BitFlip-(\d+)", name):
-        return BitFlip(bits=int(match[1]))
-    return _from_gymnasium(name, host=False)
+        return _from_factory(functools.partial(BitFlip, bits=int(match[1]), **settings), name, host)
+    return _from_gymnasium(name, False, settings)
 
 
-def _from_gymnasium(identifier: str, host: bool) -> Environment | HostSpec:
+def _from_gymnasium(identifier: str, host: bool, settings: dict[str, Any]) -> Environment | HostSpec:
+    build = functools.partial(gymnasium.make, identifier, disable_env_checker=True, **settings)
     try:
-        made = contract.build(identifier, functools.partial(gymnasium.make, identifier, disable_env_checker=True))
+        made = contract.build(identifier, build)
     except SadqError as error:
         unknown = gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv
         if isinstance(error.__cause__, unknown) or type(error.__cause__) is gymnasium.error.Error:
@@ -89,7 +111,7 @@ def _from_gymnasium(identifier: str, host: bool) -> Environment | HostSpec:
     module, separator, _ = identifier.rpartition(":")
     name = module + separator + made.spec.id  # with the version, where the id came without
     if name in _FACTORIES and not host:
-        return make(name)
+        return make(name, settings=settings)
     # Made from the specification, since a worker process may not know what was registered in this one.
     return contract.describe(_prefixed(name), functools.partial(gymnasium.make, made.spec, disable_env_checker=True))
 

@@ -165,6 +165,7 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         gate=model.gate,
         samples=model.samples,
         chunk=model.action_chunk,
+        candidates=model.candidates,
         # A host environment tells its mask only for states it is in, so at a predicted s'' all actions count.
         legal=environment.legal if isinstance(environment, Environment) else lambda _: None,
     )
@@ -230,9 +231,9 @@ def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.2f} GB"
 
 
-def resolve(environment: Any) -> Environment | HostSpec:
-    """A name or object as an environment."""
-    made = registry.make(environment)
+def resolve(environment: Any, settings: dict[str, Any] | None = None) -> Environment | HostSpec:
+    """A name, with the settings that it is to be made with, or an object as an environment."""
+    made = registry.make(environment, settings=settings)
     if isinstance(made, Environment):
         _check_shapes(made)
     return made

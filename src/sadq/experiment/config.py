@@ -1,8 +1,9 @@
 """Everything that defines a run, as frozen data: what is not here does not change a result."""
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -63,6 +64,9 @@ class Model:
 
     action_chunk: int | None = None
     """Actions rolled out at once, to bound memory where there are many; None: all."""
+
+    candidates: int | None = None
+    """Roll out only so many actions, those with the best target values; None: all (the paper)."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,9 @@ class Config:
 
     environment: str = "CartPole-v1"
     """A native environment's name, or a Gymnasium id."""
+
+    environment_settings: tuple[str, ...] = ()
+    """What the environment is made with, as name=value: fields of a native one, arguments of a Gymnasium one."""
 
     agent: tyro.conf.Suppress[str] = "sadq"
     """A base agent, with +sadq for its guided twin."""
@@ -283,8 +290,21 @@ class Config:
         return parse_agent(self.agent)[1]
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """`environment_settings` by name; a value is JSON where it can be read as that, else text."""
+        return dict(_setting(one) for one in self.environment_settings)
+
+    @property
     def row(self) -> AgentSpec:
         """The agent's choice on every axis, with this config's own where it makes one."""
         base = AGENTS[parse_agent(self.agent)[0]]
         own = {axis.name: getattr(self, axis.name) for axis in dataclasses.fields(base)}
         return dataclasses.replace(base, **{axis: value for axis, value in own.items() if value is not None})
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

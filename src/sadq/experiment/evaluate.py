@@ -1,23 +1,35 @@
-"""Playing a trained run: many greedy episodes of every member, from starts that training never evaluated on."""
+"""Playing episodes without learning: a trained run's, from starts that training never saw, or a fixed policy's."""
 
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from sadq import keys
+from sadq.envs import base
+from sadq.envs.base import Environment
+from sadq.envs.policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import make_loop
-from sadq.experiment.folder import CHECKPOINTS
+from sadq.experiment.build import make_loop, resolve
+from sadq.experiment.config import Config
+from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
+from sadq.experiment.presets import preset
 from sadq.experiment.run import reopen
+from sadq.exploration import best_actions
+from sadq.fleet import action_values
+from sadq.learner import Actor
+from sadq.types import Array, Key, PyTree
 
 UNSEEN = 2**30
 """An evaluation number that no training run reaches."""
 
 
-def evaluate_run(path: Path, episodes: int) -> dict[str, Any]:
-    """Returns over `episodes` episodes of each member of a run folder's newest checkpoint."""
+def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[str, Any]:
+    """Returns over `episodes` episodes of each member of a run folder's newest checkpoint; `video`: draw one, too."""
     experiment = reopen(path)
     saved = checkpoint.latest(path / CHECKPOINTS)
     if saved is None:
@@ -30,19 +42,83 @@ def evaluate_run(path: Path, episodes: int) -> dict[str, Any]:
         evaluation = loop.evaluate(state, UNSEEN)
     finally:
         loop.close()
-    returns, lengths = np.asarray(evaluation.returns), np.asarray(evaluation.lengths)
+    result = {"run": str(path), "step": meta["step"], "episodes": episodes}
+    result["members"] = [
+        member | _numbers(jax.tree.map(lambda leaf: np.asarray(leaf)[index], evaluation._asdict()))
+        for index, member in enumerate(experiment.members)
+    ]
+    if video is not None:
+        actor = jax.tree.map(lambda leaf: leaf[0], state.learner.actor)
+        result["video"] = str(_drawn(experiment.environment, _greedy(experiment.environment, actor), video))
+    return result
+
+
+def evaluate_policy(
+    what: str, policy: str, episodes: int, seed: int, settings: tuple[str, ...] = (), video: Path | None = None
+) -> dict[str, Any]:
+    """Returns of one of an environment's own policies; `what` is a preset, an environment, or a run folder."""
+    config = _config_of(what)
+    config = dataclasses.replace(config, environment_settings=config.environment_settings + settings)
+    environment = resolve(config.environment, config.settings)
+    if not isinstance(environment, Environment):
+        raise SadqError(f"environment {environment.name} is Gymnasium's, which has no policies: choose a native one.")
+    judged = environment.for_evaluation()
+    known = judged.policies()
+    if policy not in known:
+        raise SadqError(f"environment {environment.name} has no policy {policy!r}: expected {', '.join(known)}.")
+    played = play(judged, known[policy], episodes, seed)
+    result = {"environment": environment.name, "policy": policy, "episodes": episodes, "seed": seed} | _numbers(played)
+    if video is not None:
+        result["video"] = str(_drawn(environment, known[policy], video))
+    return result
+
+
+def _config_of(what: str) -> Config:
+    if (Path(what) / CONFIG).is_file():
+        return RunFolder.open(Path(what))[1]
+    return preset(what)
+
+
+def _numbers(played: dict[str, Any]) -> dict[str, Any]:
+    """Episodes in numbers."""
+    returns, measures = np.asarray(played["returns"], float), played["measures"]
     return {
-        "run": str(path),
-        "step": meta["step"],
-        "episodes": episodes,
-        "members": [
-            member
-            | {
-                "mean_return": float(returns[index].mean()),
-                "deviation": float(returns[index].std()),
-                "mean_length": float(lengths[index].mean()),
-                "returns": returns[index].astype(float).tolist(),
-            }
-            for index, member in enumerate(experiment.members)
-        ],
+        "mean_return": float(returns.mean()),
+        "deviation": float(returns.std()),
+        "mean_length": float(np.mean(played["lengths"])),
+        **({"measures": {name: float(np.mean(values)) for name, values in measures.items()}} if measures else {}),
+        "returns": returns.tolist(),
     }
+
+
+def _greedy(environment: Environment | Any, actor: Actor) -> Policy:
+    """A trained member as a policy."""
+
+    def act(state: PyTree, observation: Array, step: Array, key: Key) -> Array:
+        legal = environment.legal(observation)
+        masks = None if legal is None else legal[None]
+        return best_actions(action_values(actor.policy, observation[None], masks), masks)[0]
+
+    return act
+
+
+def _drawn(environment: Environment | Any, policy: Policy, path: Path) -> Path:
+    """One evaluation episode of a policy, drawn."""
+    if not isinstance(environment, Environment):
+        raise SadqError(f"environment {environment.name} is Gymnasium's and cannot be drawn here: leave video out.")
+    judged, root = environment.for_evaluation(), keys.purpose(keys.member_key(0), "video")
+
+    def step(timed: base.Timed, number: Array) -> tuple[base.Timed, PyTree]:
+        own = keys.at(root, number)
+        action = policy(timed.state, judged.observe(timed.state), number, keys.purpose(own, "policy"))
+        reached, outcome = base.step(judged, timed, jnp.asarray(action, jnp.int32), keys.purpose(own, "transition"))
+        return reached, (reached.state, outcome.terminated | outcome.truncated)
+
+    def episode() -> PyTree:
+        first = base.reset(judged, keys.purpose(root, "reset"))
+        _, (states, ended) = jax.lax.scan(step, first, jnp.arange(judged.max_steps))
+        return jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first.state, states), ended
+
+    states, ended = jax.tree.map(np.asarray, jax.jit(episode)())
+    length = 1 + (int(np.argmax(ended)) + 1 if ended.any() else len(ended))
+    return judged.draw(jax.tree.map(lambda leaf: leaf[:length], states), path)

@@ -1,8 +1,8 @@
 """The paper's configuration tables as values, a default for any environment, and quick variants to look at.
 
-The four presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
-the library it used: eight environments, a time limit that counts as terminal, plain squared error, no clipping. The
-target interval is read as env steps.
+The six presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
+the library it used: eight environments (ten on O-Cloud and CityFlow), a time limit that counts as terminal, plain squared
+error, no clipping. The target interval is read as env steps.
 
 Settings of single agents. C51's supports: the range of discounted returns on Acrobot, BitFlip and CartPole, DI-engine's on
 LunarLander. 51 atoms (Bellemare et al., 2017), 200 quantiles (Dabney et al., 2018a), 32 levels and 64 cosines (Dabney
@@ -23,13 +23,13 @@ from sadq.experiment.config import Config, Distribution, Epsilon, Model
 PAPER_SEEDS = (0, 1, 2, 3, 4)
 
 
-def _paper(name: str, environment: str, **values: Any) -> Config:
+def _paper(name: str, environment: str, alpha: float = 0.2, **values: Any) -> Config:
     return Config(
         preset=name,
         environment=environment,
         agent="dueling+sadq",
         seeds=PAPER_SEEDS,
-        alpha=(0.2,),
+        alpha=(alpha,),
         time_limit_is_terminal=True,
         **values,
     )
@@ -145,12 +145,54 @@ BITFLIP = _paper(
     evaluation_episodes=8,
 )
 
+OCLOUD = _paper(
+    "ocloud",
+    "OCloud",
+    alpha=0.5,
+    discount=(0.8,),
+    hidden=(64, 64),
+    batch_size=32,
+    learning_rate=(5e-5,),
+    updates_per_collect=1,
+    target_update_interval=2000,
+    steps=500_000,
+    buffer_size=100_000,
+    environments=10,
+    collect=100,
+    epsilon=_exponential(0.05, 0.05, 10_000),
+    model=Model(hidden=(64, 64), batch_size=64, learning_rate=5e-4, state_scale=50.0),
+    distribution=Distribution(support=(-10.0, 0.0)),
+    evaluation_episodes=8,
+)
+
+CITYFLOW = _paper(
+    "cityflow",
+    "CityFlow",
+    alpha=0.5,
+    discount=(0.99,),
+    hidden=(256, 256),
+    batch_size=64,
+    learning_rate=(5e-5,),
+    updates_per_collect=1,
+    target_update_interval=2000,
+    steps=400_000,
+    buffer_size=100_000,
+    environments=10,
+    collect=100,
+    epsilon=_exponential(0.05, 0.05, 10_000),
+    model=Model(hidden=(256, 256), batch_size=128, learning_rate=5e-4, state_scale=15.0, action_chunk=64),
+    distribution=Distribution(support=(-1000.0, 1000.0)),
+    evaluation_episodes=8,
+)
+
 PRESETS: dict[str, Config] = {
     "default": DEFAULT,
     "acrobot": ACROBOT,
     "bitflip": BITFLIP,
     "cartpole": CARTPOLE,
+    "cityflow": CITYFLOW,
     "lunarlander": LUNARLANDER,
+    "ocloud": OCLOUD,
     "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000),
     "bitflip-quick": _quick(
         "bitflip-quick",

@@ -20,7 +20,7 @@ from sadq.experiment.build import Grid, check_memory, make_learner, make_loop, m
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
-from sadq.fleet import Loop, MemberState
+from sadq.fleet import Evaluation, Loop, MemberState
 
 
 class Progress(NamedTuple):
@@ -214,9 +214,15 @@ class Experiment:
                 "returns": evaluation.returns[member].astype(float).tolist(),
                 "lengths": evaluation.lengths[member].tolist(),
                 "overestimation": _number(np.mean(evaluation.predicted[member] - evaluation.discounted[member])),
+                **self._measures(evaluation, member),
             }
             for member in range(evaluation.returns.shape[0])
         )
+
+    def _measures(self, evaluation: Evaluation, member: int) -> dict[str, Any]:
+        """What the environment measures beside returns, where it does: means over the episodes."""
+        found = {name: _number(float(np.mean(values[member]))) for name, values in evaluation.measures.items()}
+        return {"measures": found} if found else {}
 
     def _name_diverged(self) -> None:
         diverged_at = np.asarray(self.state.learner.diverged_at)
@@ -243,14 +249,21 @@ class Experiment:
             "final_return": float(final_return(returns)[0]),
             "area_under_curve": float(area_under_curve(steps, returns)[0]),
             "overestimation": own[-1]["overestimation"],
+            **{name: own[-1][name] for name in ("measures",) if name in own[-1]},
             "effective_alpha": last.get("alpha"),
             **{name: value for name, value in last.items() if name not in skipped},
         }
 
 
+def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
+    if environment is None:
+        return resolve(config.environment, config.settings)
+    return resolve(environment)
+
+
 def create(config: Config, path: Path | None, environment: Any = None) -> Experiment:
     """A new run, in a folder of its own or (None) in memory; nothing is compiled yet."""
-    resolved = resolve(config.environment if environment is None else environment)
+    resolved = _resolved(config, environment)
     check_memory(make_learner(config, resolved), len(members_of(config)))
     if path is None:
         return Experiment(config, resolved)
@@ -260,6 +273,7 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
         "metrics_interval": grid.chunk * config.collect,
         "evaluation_interval": grid.interval * config.collect,
         "exact_resume": getattr(resolved, "deterministic", None) is not False,
+        "data": resolved.provenance if isinstance(resolved, Environment) else {},
     }
     return Experiment(config, resolved, RunFolder.create(path, config, members_of(config), notes))
 
@@ -267,7 +281,7 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
 def reopen(path: Path, environment: Any = None) -> Experiment:
     """A run begun earlier."""
     folder, config, _ = RunFolder.open(path)
-    return Experiment(config, resolve(config.environment if environment is None else environment), folder)
+    return Experiment(config, _resolved(config, environment), folder)
 
 
 def _number(value: float) -> float | None:

@@ -1,6 +1,8 @@
 """What a config must satisfy to run: each refusal names the field, its value and what was expected."""
 
+import dataclasses
 import math
+import typing
 from typing import TYPE_CHECKING, Any
 
 from sadq.agents import check_row, parse_agent
@@ -18,6 +20,7 @@ def check(condition: bool, sentence: str) -> None:
 
 def validate(config: "Config") -> None:
     """Refuse what cannot run, naming the field, its value and what was expected."""
+    _validate_choices(config)
     _, guided = parse_agent(config.agent)
     n_step = _validate_row(config)
     if guided:
@@ -33,6 +36,12 @@ def validate(config: "Config") -> None:
         )
     for alpha in config.alpha or ():
         check(0 <= alpha <= 1, f"alpha = {alpha} is outside [0, 1]: give the weight of the base choice as a share.")
+    for setting in config.environment_settings:
+        name, equals, _ = setting.partition("=")
+        check(
+            bool(equals) and name.isidentifier(),
+            f"environment_settings has {setting!r}: expected name=value, for instance source=hour.",
+        )
     check(len(config.seeds) > 0, "No seeds were given: a run needs at least one.")
     check(len(set(config.seeds)) == len(config.seeds), f"A seed appears twice in {config.seeds}: give each one once.")
     check(all(0 <= seed < 2**32 for seed in config.seeds), f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1.")
@@ -58,7 +67,14 @@ def validate(config: "Config") -> None:
     ]:
         value = _get(config, name)
         check(value >= 1, f"{name} = {value} must be at least 1.")
-    for name in ["n_step", "ensemble", "target_update_interval", "model.action_chunk", "bayesian.refit_interval"]:
+    for name in [
+        "n_step",
+        "ensemble",
+        "target_update_interval",
+        "model.action_chunk",
+        "model.candidates",
+        "bayesian.refit_interval",
+    ]:
         value = _get(config, name)
         check(value is None or value >= 1, f"{name} = {value} must be at least 1, or None.")
     for name in ["hidden", "model.hidden"]:
@@ -121,6 +137,24 @@ def validate(config: "Config") -> None:
         f"n_step = {n_step} must not exceed the {needed} steps of a collect, "
         "so that the first update has a complete return to learn from.",
     )
+
+
+def _validate_choices(part: Any, where: str = "") -> None:
+    """Refuse a name that is none of those a field takes, which only the command line would notice."""
+    for name, kind in typing.get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if dataclasses.is_dataclass(value):
+            _validate_choices(value, f"{where}{name}.")
+        choices = [choice for option in (kind, *typing.get_args(kind)) for choice in _choices(option)]
+        optional = type(None) in typing.get_args(kind)
+        check(
+            not choices or value in choices or (optional and value is None),
+            f"{where}{name} = {value!r} is unknown: expected {', '.join(choices)}{', or None' if optional else ''}.",
+        )
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
 def _validate_row(config: "Config") -> int:

@@ -2,7 +2,8 @@
 
 A head answers two questions about one sample: `head(features, mask, key)` gives the return of every action, and
 `head.mean(features, mask, key)` only its expectation f32[A], which is cheaper where the return has many atoms. A key is
-used by heads that draw something per sample; without one they are deterministic.
+used by heads that draw something per sample (`draws_levels`); without one they are deterministic. A head may also have
+`auxiliary_loss` and `separately_optimised`: a loss of its own, and parameters that learn by an optimiser of their own.
 """
 
 from typing import Protocol

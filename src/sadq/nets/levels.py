@@ -1,7 +1,7 @@
 """Heads that take the quantile level as an input: drawn at random (IQN) or proposed by a network (FQF)."""
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,6 +46,8 @@ class LevelStream(eqx.Module):
 
 class ImplicitHead(eqx.Module):
     """The return at random levels, midpoints without a key (Dabney et al., 2018b)."""
+
+    draws_levels: ClassVar[bool] = True
 
     at: LevelStream
     levels: int = eqx.field(static=True)
@@ -139,3 +141,8 @@ class FractionHead(eqx.Module):
         ends = values(fixed[0], fixed[1].inner, mask)[action]
         middles = values(fixed[0], fixed[1].middles, mask)[action]
         return jnp.sum(fractions.inner * (2 * ends - middles[1:] - middles[:-1]))
+
+    def separately_optimised(self) -> "FractionHead":
+        """For every parameter, whether it learns by RMSprop: the proposal's do."""
+        marks = jax.tree.map(lambda _: False, self)
+        return eqx.tree_at(lambda head: head.proposal, marks, jax.tree.map(lambda _: True, self.proposal))

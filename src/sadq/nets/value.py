@@ -1,7 +1,5 @@
 """A value network: an encoder and a head; and an ensemble of them."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,6 @@ from sadq.nets.bayesian import BayesianHead
 from sadq.nets.encoders import VectorEncoder
 from sadq.nets.heads import Head
 from sadq.nets.layers import with_noise
-from sadq.nets.levels import FractionHead, ImplicitHead
 from sadq.types import Array, Key, PyTree
 
 
@@ -43,21 +40,17 @@ class ValueNetwork(eqx.Module):
     @property
     def draws_levels(self) -> bool:
         """Whether a call with a key differs from one without."""
-        return isinstance(self.head, ImplicitHead)
+        return getattr(self.head, "draws_levels", False)
 
     def auxiliary_loss(self, observation: Array, action: Array, mask: Array | None = None) -> Array:
         """A loss of the head's own, f32[]; its gradient shares no parameter with the loss of the returns."""
-        if not isinstance(self.head, FractionHead):
-            return jnp.zeros(())
-        return self.head.auxiliary_loss(self.encoder(observation), action, mask)
+        own = getattr(self.head, "auxiliary_loss", None)
+        return jnp.zeros(()) if own is None else own(self.encoder(observation), action, mask)
 
     def separately_optimised(self) -> PyTree:
         """For every parameter, whether it learns by the head's own optimiser."""
-        marks = jax.tree.map(lambda _: False, self)
-        if not isinstance(self.head, FractionHead):
-            return marks
-        chosen: Any = jax.tree.map(lambda _: True, self.head.proposal)
-        return eqx.tree_at(lambda marked: marked.head.proposal, marks, chosen)
+        marks, own = jax.tree.map(lambda _: False, self), getattr(self.head, "separately_optimised", None)
+        return marks if own is None else eqx.tree_at(lambda marked: marked.head, marks, own())
 
     @property
     def bayesian_head(self) -> BayesianHead:
