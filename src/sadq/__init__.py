@@ -1,9 +1,12 @@
 """Value-based reinforcement learning in which how the TD target is formed is a swappable choice.
 
-Names are loaded on first use, so that a worker process which only steps an environment never imports JAX.
+Names are loaded on first use, so that a worker process which only steps an environment never imports JAX. Importing the
+package adds its environments to Gymnasium's, for instance `gymnasium.make("sadq/OCloud-v0")`.
 """
 
 from typing import TYPE_CHECKING, Any
+
+from sadq.envs import plugin as plugin
 
 if TYPE_CHECKING:
     from sadq.api import SADQ
