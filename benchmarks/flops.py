@@ -1,16 +1,20 @@
 """Floating-point operations of one value update, counted from the layers' shapes: matrix products only.
 
 Element-wise work (activations, Adam, losses, random numbers, gathers) is left out, so the share of the GEMM peak that
-follows from this count is what the whole update reaches, with all that element-wise work as its loss.
+follows from this count is what the whole update reaches, with all that element-wise work as its loss. Counted are
+single networks with a scalar or categorical head, whose every pass is each layer once; heads that have levels, that skip
+part of a layer where only the mean is wanted, or whose last layer is inferred are refused.
 """
 
 import jax
 
 from sadq.dynamics.gaussian import GaussianModel
+from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.experiment.config import Config
-from sadq.learner import Learner
 from sadq.nets.layers import Linear
 from sadq.nets.value import ValueNetwork
+
+HEADS = ("scalar", "categorical")
 
 
 def layers_of(module: ValueNetwork | GaussianModel) -> list[Linear]:
@@ -29,8 +33,20 @@ def training(batch: int, all_layers: int, first_layer: int) -> int:
     return 2 * batch * (all_layers + all_layers + (all_layers - first_layer))
 
 
-def per_update(config: Config, learner: Learner, network: ValueNetwork, model: GaussianModel | None) -> dict[str, int]:
+def per_update(config: Config) -> dict[str, int]:
     """The parts of one value update; the model's own updates are spread over the value updates of a collect."""
+    row = config.row
+    if row.head not in HEADS or row.ensemble > 1:
+        raise SystemExit(
+            f"The products of {config.agent} are not counted: its network is an ensemble or its head is none of "
+            f"{', '.join(HEADS)}; choose an agent such as dqn, dueling or c51."
+        )
+    if config.guided and config.model.gate != "fixed":
+        raise SystemExit(f"gate = {config.model.gate!r} makes forward passes that are not counted: use 'fixed'.")
+    learner = make_learner(config, resolve(config.environment))
+    # Shapes alone, so nothing is computed.
+    state = jax.eval_shape(learner.init, jax.tree.map(lambda leaf: leaf[0], hyper_of(config)))
+    network = state.online.parameters
     value, batch = multiplications(network), config.batch_size
     parts = {
         "online_forward_and_backward": training(batch, value, network.encoder.layers[0].weight.size),
@@ -38,9 +54,8 @@ def per_update(config: Config, learner: Learner, network: ValueNetwork, model: G
     }
     if learner.rule == "double":
         parts["online_forward_at_next"] = 2 * batch * value
-    if model is not None:
-        if config.model.gate != "fixed":
-            raise ValueError(f"gate = {config.model.gate!r} makes forward passes that are not counted: use 'fixed'.")
+    if state.model is not None:
+        model = state.model.parameters
         whole, shared = multiplications(model), model.state_layer.weight.size
         successors = batch * learner.ring.action_count * config.model.samples
         parts["rollout_model"] = 2 * (batch * shared + successors * (whole - shared))

@@ -5,7 +5,6 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flops import per_update
+from updates import PRESET, REFERENCE, config_of, full_replay, once, outside_learning, prepare, timed
 
-from sadq.experiment.build import MAX_CHUNK, make_learner, make_loop, resolve
-from sadq.experiment.config import Config, Epsilon
+from sadq.experiment.build import MAX_CHUNK
+from sadq.experiment.config import Epsilon
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Progress, create
 
-PRESET = "acrobot"
+COLLECTS = 2
+"""Learning phases in one timed call of `agents`: long beside a call's overhead, short beside the machine's moods."""
 
-
-def benchmark_config(agent: str) -> Config:
-    """The preset with one member; evaluation and checkpoints fall outside every timed window."""
-    return replace(preset(PRESET, agent), seeds=(0,), evaluations=1, checkpoint_seconds=1e9)
+LEAST_PAIRS = 5
 
 
 def speed(agent: str, warmup: int, window: int, same_epsilon: bool) -> dict[str, Any]:
     """Env steps per second of a real run, run folder and metrics included, over `window` steps after `warmup`."""
-    config = benchmark_config(agent)
+    # Evaluation and checkpoints fall outside every timed window.
+    config = replace(preset(PRESET, agent), seeds=(0,), evaluations=1, checkpoint_seconds=1e9)
     chunk = MAX_CHUNK * config.collect
     if warmup < chunk or warmup % chunk or window < chunk or window % chunk:
         raise SystemExit(f"warmup = {warmup} and window = {window} must be whole chunks of {chunk} env steps.")
@@ -59,41 +58,22 @@ def speed(agent: str, warmup: int, window: int, same_epsilon: bool) -> dict[str,
 
 def update(agent: str, repetitions: int) -> dict[str, Any]:
     """Time and FLOPs of one value update, beside the GEMM peak measured in the same process just before and after."""
-    config = benchmark_config(agent)
-    environment = resolve(config.environment)
-    loop = make_loop(config, environment, MAX_CHUNK)
-    state = loop.start()
-    for first in (0, MAX_CHUNK):
-        state, _ = loop.advance(state, first)
-    learner, member = make_learner(config, environment), jax.tree.map(lambda leaf: leaf[0], state)
-    hyper = jax.tree.map(lambda leaf: leaf[0], loop.hyper)
-    # A full ring, as in most of a run, of transitions that really happened: gathers then reach as far as they will.
-    written = 2 * MAX_CHUNK * config.collect // config.environments
-    ring = jax.tree.map(lambda leaf: leaf[jnp.arange(leaf.shape[0]) % written], member.ring)
-    rows = jnp.int32(learner.ring.rows)
-
-    @jax.jit
-    def learn(state, ring, first):
-        def body(state, index):
-            state, _, metrics = learner.learn(state, hyper, ring, None, rows, index)
-            return state, metrics
-
-        return jax.lax.scan(body, state, first + jnp.arange(MAX_CHUNK))
-
+    config = config_of(agent)
+    # Counted first: an agent whose products cannot be counted is refused before anything is compiled.
+    parts = per_update(config)
+    subject = prepare(config, full_replay(config), MAX_CHUNK)
     peak_before = gemm_peak(repetitions)
-    times = timed(lambda: learn(member.learner, ring, jnp.int32(0)), repetitions)
+    milliseconds = subject.learn.milliseconds(statistics.median(timed(subject.learn, repetitions)))
     peak = max(peak_before, gemm_peak(repetitions))
-    seconds = statistics.median(times) / (MAX_CHUNK * config.updates_per_collect)
-    model = None if member.learner.model is None else member.learner.model.parameters
-    parts = per_update(config, learner, member.learner.online.parameters, model)
     total = sum(parts.values())
+    speed = total / milliseconds / 1e6
     return {
-        "milliseconds_per_update": seconds * 1e3,
+        "milliseconds_per_update": milliseconds,
         "megaflops_per_update": total / 1e6,
         "megaflops_by_part": {name: count / 1e6 for name, count in parts.items()},
-        "gigaflops_per_second": total / seconds / 1e9,
+        "gigaflops_per_second": speed,
         "peak_gigaflops_per_second": peak,
-        "share_of_peak": total / seconds / 1e9 / peak,
+        "share_of_peak": speed / peak,
     }
 
 
@@ -104,30 +84,55 @@ def gemm_peak(repetitions: int, size: int = 2048) -> float:
     return 2 * size**3 / min(timed(lambda: product(left, right), repetitions)) / 1e9
 
 
-def timed(call: Callable[[], Any], repetitions: int) -> list[float]:
-    """Seconds of each call, after one that compiles and warms up."""
-    jax.block_until_ready(call())
-    times = []
-    for _ in range(repetitions):
+def agents(variants: list[str], repetitions: int, seconds: float) -> dict[str, Any]:
+    """Time per update of each variant, and its ratio to DQN's, which is timed just before every single call."""
+    replay = full_replay(config_of(REFERENCE))
+    reference = prepare(config_of(REFERENCE), replay, COLLECTS).learn
+    found: dict[str, Any] = {}
+    for variant in variants:
+        subject = prepare(config_of(variant), replay, COLLECTS)
+        once(reference), once(subject.learn)
+        pairs: list[tuple[float, float]] = []
         began = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - began)
-    return times
+        while len(pairs) < repetitions:
+            pairs.append((once(reference), once(subject.learn)))
+            if len(pairs) >= LEAST_PAIRS and time.perf_counter() - began > seconds:
+                break
+        own = [subject.learn.milliseconds(time_of) for _, time_of in pairs]
+        ratios = [time_of / base for base, time_of in pairs]
+        found[variant] = {
+            "milliseconds_per_update": statistics.median(own),
+            "least": min(own),
+            "most": max(own),
+            "reference_milliseconds": statistics.median(reference.milliseconds(base) for base, _ in pairs),
+            "ratio": statistics.median(ratios),
+            "ratio_least": min(ratios),
+            "ratio_most": max(ratios),
+            "pairs": len(pairs),
+            "compile_seconds": subject.compile_seconds,
+            "outside_learning": outside_learning(subject, LEAST_PAIRS),
+        }
+    return {"variants": found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["speed", "update"])
-    parser.add_argument("agent")
+    parser.add_argument("what", choices=["speed", "update", "agents"])
+    parser.add_argument("agent", nargs="+", help="one agent; several for `agents`")
     parser.add_argument("--warmup", type=int, default=9_600, help="env steps before the timed window")
     parser.add_argument("--window", type=int, default=48_000, help="env steps of the timed window")
     parser.add_argument("--same-epsilon", action="store_true", help="explore as the peers do")
-    parser.add_argument("--repetitions", type=int, default=10, help="timed calls of `update`")
+    parser.add_argument("--repetitions", type=int, default=10, help="timed calls of `update` and `agents`")
+    parser.add_argument("--seconds", type=float, default=6.0, help="`agents`: after so long, fewer calls will do")
     options = parser.parse_args()
-    if options.what == "speed":
-        result = speed(options.agent, options.warmup, options.window, options.same_epsilon)
+    if options.what == "agents":
+        result = agents(options.agent, options.repetitions, options.seconds)
+    elif len(options.agent) != 1:
+        parser.error(f"`{options.what}` measures one agent in a process, not {len(options.agent)}: name one.")
+    elif options.what == "speed":
+        result = speed(options.agent[0], options.warmup, options.window, options.same_epsilon)
     else:
-        result = update(options.agent, options.repetitions)
+        result = update(options.agent[0], options.repetitions)
     print(json.dumps(result))
 
 

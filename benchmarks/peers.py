@@ -1,4 +1,4 @@
-"""One measurement of a peer's DQN in a process of its own, run by .venv-peers; prints one line of JSON."""
+"""One measurement of a peer's DQN or QR-DQN in a process of its own, run by .venv-peers; prints one line of JSON."""
 
 import argparse
 import importlib
@@ -8,10 +8,15 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-MODULES = {"sb3": "stable_baselines3", "sbx": "sbx"}
-PACKAGES = {"sb3": ["stable-baselines3", "torch", "gymnasium"], "sbx": ["sbx-rl", "jax", "flax", "gymnasium"]}
+MODULES = {"sb3": "stable_baselines3", "contrib": "sb3_contrib", "sbx": "sbx"}
+PACKAGES = {
+    "sb3": ["stable-baselines3", "torch", "gymnasium"],
+    "contrib": ["sb3-contrib", "stable-baselines3", "torch", "gymnasium"],
+    "sbx": ["sbx-rl", "jax", "flax", "gymnasium"],
+}
 ENVIRONMENTS = 8
 LAYERS = [256, 256, 256]
+QUANTILES = 200
 
 
 def describe(peer: str) -> dict[str, Any]:
@@ -37,12 +42,13 @@ def speed(peer: str, warmup: int, window: int) -> dict[str, Any]:
                 self.ended = time.perf_counter()
             return self.num_timesteps < warmup + window
 
-    kind = _three_layer_sbx() if peer == "sbx" else importlib.import_module(MODULES[peer]).DQN
+    kind = _three_layer_sbx() if peer == "sbx" else _from_stable_baselines(peer)
+    policy = {"net_arch": LAYERS} | ({"n_quantiles": QUANTILES} if peer == "contrib" else {})
     total = warmup + window
     model = kind(
         "MlpPolicy",
         make_vec_env("Acrobot-v1", n_envs=ENVIRONMENTS, seed=0),
-        policy_kwargs={"net_arch": LAYERS},
+        policy_kwargs=policy,
         learning_rate=1e-4,
         buffer_size=100_000,
         learning_starts=96,
@@ -66,6 +72,11 @@ def speed(peer: str, warmup: int, window: int) -> dict[str, Any]:
         "parameters": _parameter_count(peer, model),
         "updates": model._n_updates,
     }
+
+
+def _from_stable_baselines(peer: str) -> Any:
+    module = importlib.import_module(MODULES[peer])
+    return module.QRDQN if peer == "contrib" else module.DQN
 
 
 def _three_layer_sbx() -> Any:
@@ -92,8 +103,9 @@ def _three_layer_sbx() -> Any:
 
 def _parameter_count(peer: str, model: Any) -> int:
     """Of the online network, to show that all libraries train the same layers."""
-    if peer == "sb3":
-        return sum(parameter.numel() for parameter in model.q_net.parameters())
+    if peer != "sbx":
+        network = model.quantile_net if peer == "contrib" else model.q_net
+        return sum(parameter.numel() for parameter in network.parameters())
     import jax
 
     return sum(leaf.size for leaf in jax.tree.leaves(model.policy.qf_state.params))

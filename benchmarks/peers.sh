@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates the environment that the peers (Stable-Baselines3, SBX) are measured in; does nothing where it is up to date.
+# Creates the environment that the peers (Stable-Baselines3, its contrib package, SBX) are measured in; does nothing where it is up to date.
 # usage: peers.sh FOLDER [PYTHON]
 set -euo pipefail
 folder=${1:?usage: peers.sh FOLDER [PYTHON]}
@@ -24,4 +24,5 @@ fi
 echo "peers.sh: the pinned versions cannot be installed here; trying the newest ones." >&2
 install torch==2.13.0 || echo "peers.sh: no torch 2.13.0; Stable-Baselines3 will choose its own." >&2
 install stable-baselines3 gymnasium || echo "peers.sh: stable-baselines3 cannot be installed." >&2
+install sb3-contrib || echo "peers.sh: sb3-contrib cannot be installed." >&2
 install sbx-rl jax || echo "peers.sh: sbx-rl cannot be installed." >&2

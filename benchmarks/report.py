@@ -1,22 +1,30 @@
-"""Tables from results/cpu.json and results/gpu.json; `python benchmarks/report.py` writes them into README.md."""
+"""Tables from results/*.json; `python benchmarks/report.py` writes them into README.md."""
 
 import json
 import re
+import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
-CPU_RESULTS, GPU_RESULTS = HERE / "results" / "cpu.json", HERE / "results" / "gpu.json"
+RESULTS = HERE / "results"
+CPU_RESULTS = RESULTS / "cpu.json"
 BUSY = 0.1
 """Cores that others may use during a measurement before the tables say so."""
 
-NAMES = {
-    "ours": "sadq `dqn`",
+THREADS = {"two threads": "2", "one thread": "1"}
+"""What PyTorch is given in the comparison of QR-DQN."""
+
+LABELS = {
     "sb3": "Stable-Baselines3, its own choice of threads",
     "sb3, one thread": "Stable-Baselines3, one thread",
     "sbx": "SBX",
+    **{f"contrib, {name}": f"sb3-contrib, {name}" for name in THREADS},
 }
+PEERS = ("sb3", "sbx", "contrib")
+TRIAL = "**A quick trial of the script, not a measurement.**"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -31,53 +39,73 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join([line(header), line(rule), *map(line, rows)])
 
 
-def cpu_tables(results: dict[str, Any]) -> str:
-    """All sections that were measured."""
-    makers = {"peers": peers_table, "sadq": sadq_table, "update": update_table, "compile": compile_table}
-    parts = [machine_lines(results)]
-    for section, make in makers.items():
-        content = results.get(section)
-        if content is not None:
-            parts.append(f"Failed: {section}: {content['error']}" if "error" in content else make(content))
+def cpu_tables(sections: dict[str, Any]) -> str:
+    """All sections that were measured, each with what it was measured on."""
+    makers: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+        "peers": ("DQN against peers", lambda found: peers_table("dqn", found)),
+        "qrdqn": ("QR-DQN against its peer", lambda found: peers_table("qrdqn", found)),
+        "sadq": ("+SADQ against its base, whole runs", sadq_table),
+        "agents": ("Every agent: time per value update", agents_table),
+        "update": ("Share of the GEMM peak", update_table),
+        "compile": ("Compile time", compile_table),
+    }
+    parts = []
+    for section, (title, make) in makers.items():
+        if section in sections:
+            content = sections[section]
+            found = content["results"]
+            tables = f"Failed: {found['error']}" if "error" in found else make(found)
+            parts += [f"### {title}", tables, machine_lines(section, content)]
     return "\n\n".join(parts)
 
 
-def machine_lines(results: dict[str, Any]) -> str:
+def machine_lines(section: str, content: dict[str, Any]) -> str:
     """What was measured on, when and how, and whether it may be believed."""
-    machine, settings = results["machine"], results["settings"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
-    lines = [
-        f"{machine['cpu']}, {machine['usable_cores']} cores, {machine['memory_gigabytes']} GB; "
-        f"Python {machine['python']}, {versions}; commit {machine['commit']}; {machine['date']}; "
-        f"`{machine['command']}`; medians of {settings['repetitions']}."
-    ]
-    busiest = max(_others(results), default=0.0)
+    machine, settings = content["machine"], content["settings"]
+    # Each variant of this section is one process, in which it takes turns with DQN many times.
+    often = "one process each" if section == "agents" else f"medians of {settings['repetitions']}"
+    on = f"{machine['cpu']}, {machine['usable_cores']} cores, {machine['memory_gigabytes']} GB"
+    lines = [f"{on}; {_versions(machine)}; {_origin(machine)}; {often}."]
+    busiest = max(_others(content), default=0.0)
     if busiest > BUSY:
         lines.append(f"**The machine was busy: other processes used up to {busiest:.1f} cores during a measurement.**")
     if settings["quick"]:
-        lines.append("**A quick trial of the script, not a measurement.**")
+        lines.append(TRIAL)
     return "\n\n".join(lines)
 
 
-def peers_table(content: dict[str, Any]) -> str:
+def _versions(machine: dict[str, Any]) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
+    return f"Python {machine['python']}, {packages}"
+
+
+def _origin(machine: dict[str, Any]) -> str:
+    commit = f"commit {machine['commit']}" if machine["commit"] else "commit not recorded"
+    # Where a file was written on some machine tells nobody anything.
+    command = re.sub(r"--(out|keep) /\S+", r"--\1 PATH", machine["command"])
+    return f"{commit}; {machine['date']}; `{command}`"
+
+
+def peers_table(agent: str, content: dict[str, Any]) -> str:
     contestants = content["contestants"]
     own = contestants["ours"].get("median")
+    labels = {"ours": f"sadq `{agent}`", **LABELS}
     rows = []
     for name, result in contestants.items():
         if "error" in result:
-            rows.append([NAMES[name], result["error"], "", ""])
+            rows.append([labels[name], result["error"], "", ""])
             continue
         ratio = "" if name == "ours" or own is None else f"{own / result['median']:.2f}"
-        rows.append([NAMES[name], f"{result['median']:,.0f}", _range(result), ratio])
-    text = table(["DQN, 8 environments", "env steps/s", "least - most", "sadq is faster by"], rows)
-    versions = [
+        rows.append([labels[name], f"{result['median']:,.0f}", _range(result), ratio])
+    text = table([f"`{agent}`, 8 environments", "env steps/s", "least - most", "sadq is faster by"], rows)
+    notes = [
         ", ".join(f"{package} {number}" for package, number in found.items())
         for found in content["versions"].values()
         if "error" not in found
     ]
     if not content["same_layers"]:
-        versions.append("**the networks differ in size, so this is no fair comparison**")
-    return text + ("\n\nPeers: " + "; ".join(versions) + "." if versions else "")
+        notes.append("**the networks differ in size, so this is no fair comparison**")
+    return text + ("\n\nPeers: " + "; ".join(notes) + "." if notes else "")
 
 
 def sadq_table(content: dict[str, Any]) -> str:
@@ -90,6 +118,32 @@ def sadq_table(content: dict[str, Any]) -> str:
         ratio = f"{base / result['median']:.2f}" if base is not None and agent.endswith("+sadq") else ""
         rows.append([f"`{agent}`", f"{result['median']:,.0f}", _range(result), ratio])
     return table(["agent", "env steps/s", "least - most", "time, base = 1"], rows)
+
+
+def agents_table(content: dict[str, Any]) -> str:
+    rows, notes = [], []
+    for variant, result in content.items():
+        if "error" in result:
+            rows.append([f"`{variant}`", result["error"], "", ""])
+            continue
+        ratios = f"{result['ratio_least']:.2f} - {result['ratio_most']:.2f}"
+        rows.append([f"`{variant}`", f"{result['milliseconds_per_update']:.2f}", f"{result['ratio']:.2f}", ratios])
+        notes += _outside(variant, result)
+    text = table(["agent", "ms an update", "time, `dqn` = 1", "least - most"], rows)
+    return "\n\n".join([text, *notes])
+
+
+def _outside(variant: str, result: dict[str, Any], whose: str = "") -> list[str]:
+    """A sentence on what an agent does beside `learn`, where it does something."""
+    beside = result["outside_learning"]
+    if not beside:
+        return []
+    parts = [
+        f"{beside[name]['milliseconds']:.2f} ms a {what}, once in {beside[name]['updates_between']:.0f} updates"
+        for name, what in (("refit", "refit of the posterior"), ("resample", "draw of weights"))
+    ]
+    added = f"{beside['milliseconds_per_update']:.3f} ms an update"
+    return [f"Beside that `{variant}`{whose} takes {' and '.join(parts)}: {added} more."]
 
 
 def update_table(content: dict[str, Any]) -> str:
@@ -122,7 +176,6 @@ def compile_table(content: dict[str, Any]) -> str:
 
 
 def gpu_table(results: dict[str, Any]) -> str:
-    machine = results["machine"]
     rows = []
     for fleet in results["fleets"]:
         if "error" in fleet:
@@ -138,29 +191,78 @@ def gpu_table(results: dict[str, Any]) -> str:
             ]
         )
     header = ["members", "compilation, s", "env steps/s, all", "ms a collect and member", "ms an update and member"]
-    described = (
-        f"{machine['device']}; Python {machine['python']}, jax {machine['versions']['jax']}; "
-        f"commit {machine['commit']}; {machine['date']}; `{machine['command']}`; "
-        f"agent `{results['agent']}`, preset `{results['preset']}`."
+    work = f"agent `{results['agent']}`, preset `{results['preset']}`"
+    return "\n\n".join([table(header, rows), _device_line(results, work)])
+
+
+def gpu_agents_table(results: dict[str, Any]) -> str:
+    found = {(row["variant"], row["members"]): row for row in results["rows"]}
+    sizes = sorted({members for _, members in found})
+    rows, notes = [], []
+    for variant in dict.fromkeys(variant for variant, _ in found):
+        cells = []
+        for members in sizes:
+            row = found.get((variant, members), {"error": "not measured"})
+            cells.append(row["error"] if "error" in row else f"{row['milliseconds_per_update']:.3f}")
+            if "error" not in row:
+                notes += _outside(variant, row, f" in a fleet of {members}")
+        largest = found.get((variant, sizes[-1]), {})
+        own = largest.get("milliseconds_per_update")
+        rows.append([f"`{variant}`", *cells, "" if own is None else f"{own / sizes[-1]:.4f}"])
+    header = [f"ms an update, fleet of {sizes[0]}", *(f"of {members}" for members in sizes[1:])]
+    calls = min((row["calls"] for row in results["rows"] if "calls" in row), default=0)
+    work = (
+        f"preset `{results['preset']}`, {results['collects_per_call']} learning phases of {results['updates']} updates a "
+        f"call, medians of {calls} calls or more"
     )
-    if results["quick"]:
-        described += "\n\n**A quick trial of the script, not a measurement.**"
-    return described + "\n\n" + table(header, rows)
+    commits = {row["commit"] for row in results["rows"]}
+    if len(commits) > 1:
+        work += f"; measured at several commits: {', '.join(sorted(map(str, commits)))}"
+    text = table(["agent", *header, f"of {sizes[-1]}, a member"], rows)
+    return "\n\n".join([text, *notes, _device_line(results, work)])
+
+
+def learning_table(results: dict[str, Any]) -> str:
+    rows = []
+    for run in results["runs"]:
+        if "error" in run:
+            rows.append([f"`{run['variant']}`", run["error"], "", ""])
+            continue
+        finals = run["final_returns"]
+        each = ", ".join(f"{value:.1f}" for value in finals)
+        rows.append([f"`{run['variant']}`", f"{statistics.mean(finals):.1f}", each, str(run["diverged"])])
+    text = table(["agent", "mean", "each seed", "diverged"], rows)
+    length = f"{results['steps']:,} env steps, {results['seeds']} seeds"
+    work = f"preset `{results['preset']}`, {results['environment']}, {length}"
+    return "\n\n".join([text, _device_line(results, work)])
+
+
+def _device_line(results: dict[str, Any], work: str) -> str:
+    machine = results["machine"]
+    line = f"{work[0].upper()}{work[1:]}; {machine['device']}; {_versions(machine)}; {_origin(machine)}."
+    return f"{line}\n\n{TRIAL}" if results.get("quick") else line
 
 
 def failed(section: dict[str, Any]) -> bool:
     """Whether a measurement of our own went wrong; a peer that cannot be had is no failure."""
     contestants = section.get("contestants", section)
-    own = [result for name, result in contestants.items() if not name.startswith(("sb3", "sbx"))]
+    own = [result for name, result in contestants.items() if not name.startswith(PEERS)]
     return "error" in section or any("error" in result for result in own)
 
 
 def update_page() -> None:
     """Put the tables of the stored results between the page's markers."""
     text = PAGE.read_text()
-    for name, path, make in (("cpu", CPU_RESULTS, cpu_tables), ("gpu", GPU_RESULTS, gpu_table)):
+    makers: dict[str, Callable[[dict[str, Any]], str]] = {
+        "cpu": cpu_tables,
+        "gpu": gpu_table,
+        "gpu_agents": gpu_agents_table,
+        "learning": learning_table,
+    }
+    for name, make in makers.items():
+        path = RESULTS / f"{name}.json"
         tables = make(json.loads(path.read_text())) if path.exists() else "Not measured yet."
-        pattern = re.compile(f"(<!-- {name}:begin[^>]*-->\n).*(<!-- {name}:end -->)", re.DOTALL)
+        pattern = re.compile(f"(<!-- {name}:begin\\b[^>]*-->\n).*(<!-- {name}:end -->)", re.DOTALL)
         # A function, so that backslashes in the tables stay what they are.
         text, count = pattern.subn(lambda found, tables=tables: f"{found[1]}\n{tables}\n\n{found[2]}", text)
         if count != 1:
