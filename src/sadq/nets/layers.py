@@ -70,8 +70,10 @@ class NoisyLinear(eqx.Module):
         noise = jax.random.normal(key, (self.blocks * inputs + outputs,))
         shaped = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
         at_input, at_output = shaped[:-outputs].reshape(self.blocks, inputs), shaped[-outputs:]
-        by_block = at_output.reshape(self.blocks, -1)
-        outer = jnp.einsum("bi,bo->ibo", at_input, by_block).reshape(inputs, outputs)
+        own_columns = jnp.eye(self.blocks)[:, :, None] * at_output.reshape(self.blocks, -1)
+        # As a product although it is an outer one: into a product of elements XLA would put the random draw itself, and
+        # so repeat it for every weight.
+        outer = jnp.matmul(at_input.T, own_columns.reshape(self.blocks, outputs), precision="highest")
         return self.mean.replaced(self.weight + self.weight_spread * outer, self.bias + self.bias_spread * at_output)
 
 
