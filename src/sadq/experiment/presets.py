@@ -6,10 +6,11 @@ error, no clipping. The target interval is read as env steps.
 
 Settings of single agents. C51's supports: the range of discounted returns on Acrobot, BitFlip and CartPole, DI-engine's on
 LunarLander, and on O-Cloud and CityFlow the 0.1% and 99.9% quantiles of the fixed policies' discounted returns
-(`envs/policies.py`, `value_support`, 200 episodes each). 51 atoms (Bellemare et al., 2017), 200 quantiles (Dabney et al., 2018a), 32 levels and 64 cosines (Dabney
-et al., 2018b; Yang et al., 2019). FQF's second optimiser: RMSprop (0.95, 1e-5; Yang et al., 2019) at DI-engine's rate for
-CartPole, 1e-4, since the 2.5e-9 of the original is tuned to Atari. Rainbow: sigma_0 0.5, n = 3, priorities 0.6, 0.4 -> 1
-(Hessel et al., 2018). SUNRISE: T 10, lambda 1, beta 1 (Lee et al., 2021).
+(`value_support` in `envs/policies.py`; 200 and 40 episodes a policy). 51 atoms (Bellemare et al., 2017), 200 quantiles
+(Dabney et al., 2018a), 32 levels and 64 cosines (Dabney et al., 2018b; Yang et al., 2019). FQF's second optimiser: RMSprop
+(0.95, 1e-5; Yang et al., 2019) at DI-engine's rate for CartPole, 1e-4, since the 2.5e-9 of the original is tuned to Atari.
+Rainbow: sigma_0 0.5, n = 3, priorities 0.6, 0.4 -> 1 (Hessel et al., 2018). SUNRISE: T 10, lambda 1, beta 1 (Lee et al.,
+2021).
 """
 
 import dataclasses
@@ -182,7 +183,7 @@ CITYFLOW = _paper(
     collect=100,
     epsilon=_exponential(0.05, 0.05, 10_000),
     model=Model(hidden=(256, 256), batch_size=128, learning_rate=5e-4, state_scale=15.0, action_chunk=64),
-    distribution=Distribution(support=(-1000.0, 1000.0)),
+    distribution=Distribution(support=(-733.0, 123.0)),
     evaluation_episodes=8,
 )
 
