@@ -10,7 +10,7 @@ import gymnasium
 if TYPE_CHECKING:
     from sadq.envs.as_gymnasium import NativeEnvironment
 
-ENTRY_POINTS = {"sadq/OCloud-v0": f"{__name__}:make_ocloud"}
+ENTRY_POINTS = {"sadq/CityFlow-v0": f"{__name__}:make_cityflow", "sadq/OCloud-v0": f"{__name__}:make_ocloud"}
 
 
 def register_environments() -> None:
@@ -18,6 +18,15 @@ def register_environments() -> None:
     for identifier, entry_point in ENTRY_POINTS.items():
         if identifier not in gymnasium.registry:
             gymnasium.register(identifier, entry_point=entry_point)
+
+
+def make_cityflow(**settings: Any) -> gymnasium.Env:
+    """CityFlow as a gymnasium.Env; the settings are those of `sadq.envs.cityflow.environment.make`."""
+    from sadq.envs.as_gymnasium import NativeEnvironment
+    from sadq.envs.cityflow.environment import CityFlow, make
+
+    made = make(**settings)
+    return NativeEnvironment(made, low=0.0) if isinstance(made, CityFlow) else made
 
 
 def make_ocloud(**settings: Any) -> "NativeEnvironment":

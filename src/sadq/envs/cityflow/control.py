@@ -1,0 +1,196 @@
+"""Signal control over any engine: what an action shows, what is observed, and both rewards (paper, Appendix B.1).
+
+Written for NumPy and JAX arrays alike, and free of JAX itself, so that one code serves our engine and CityFlow's own.
+"""
+
+import collections
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from sadq.envs.cityflow.files import LINK_KINDS, Intersection
+from sadq.envs.cityflow.network import Network
+from sadq.errors import SadqError
+
+MOST_ACTIONS = 4**6
+"""Joint actions that one network head is given: six intersections of four greens each."""
+
+ActionMode = Literal["joint", "shared"]
+Reward = Literal["waiting", "pressure"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Control:
+    """Signals, their phases, and the lanes around them. S signals, at most G greens each, L lanes.
+
+    A phase that lets only right turns go, or nobody, is a clearing one ("yellow"); all others are greens, and a decision
+    names one of these for every signal. A green's own clearing phase is the one that follows it, as in the paper's grid,
+    or else the signal's first; a signal without any goes from green to green at once.
+    """
+
+    signals: tuple[str, ...]
+    greens: np.ndarray  # i[S], how many each signal has
+    green_phase: np.ndarray  # i[S, G], padded with the last
+    clearing_phase: np.ndarray  # i[S, G], -1 where there is none
+    incoming: tuple[np.ndarray, ...]  # per signal the lanes that lead to it, in the order of their names
+    outgoing: tuple[np.ndarray, ...]
+    service: np.ndarray  # f32[S, G, L], the share of a lane's links that a green lets go
+    pressure: np.ndarray  # f32[S, G, L], `service` less what the links lead to, shared among its lanes
+    mode: ActionMode
+
+    @property
+    def action_count(self) -> int:
+        return int(self.greens[0]) if self.mode == "shared" else int(np.prod(self.greens.astype(object)))
+
+    @property
+    def observation_size(self) -> int:
+        return int(self.greens.sum()) + 2 * sum(map(len, self.incoming))
+
+    @property
+    def places(self) -> np.ndarray:
+        """i[S], what one more in each signal's digit adds to a joint action: the first signal's is the most significant."""
+        return np.append(np.cumprod(self.greens[:0:-1])[::-1], 1).astype(np.int32)
+
+    def decode(self, action: Any) -> Any:
+        """The green of every signal, i32[S], that an action names."""
+        if self.mode == "shared":
+            return action + np.zeros(len(self.signals), np.int32)
+        return action // self.places % self.greens.astype(np.int32)
+
+    def encode(self, chosen: Any) -> Any:
+        """The action that names these greens, i32[S]; of a shared one, the first signal's counts."""
+        return chosen[0] if self.mode == "shared" else (chosen * self.places).sum()
+
+    def best(self, scores: Any) -> Any:
+        """The action of the greatest score f32[S, G], for every signal or for all together; the first of equals."""
+        if self.mode == "shared":
+            return scores.sum(0).argmax()
+        absent = np.arange(scores.shape[1]) >= self.greens[:, None]
+        return self.encode((scores - np.where(absent, np.inf, 0.0)).argmax(1))
+
+    def shown(self, green: Any, goal: Any) -> tuple[Any, Any]:
+        """The phases i32[S] first and then: where the green changes, the old one's clearing phase comes first."""
+        signal = np.arange(len(self.signals))
+        then = _at(self.green_phase, signal, goal)
+        clearing = _at(self.clearing_phase, signal, green)
+        clears = (goal != green) & (clearing >= 0)
+        return clears * clearing + ~clears * then, then
+
+    def observe(self, green: Any, vehicles: Any, waiting: Any, arrays: Any = np) -> Any:
+        """f32[observation_size]: of each signal its green one-hot, then vehicles and waiting ones on incoming lanes."""
+        parts = []
+        for signal, lanes in enumerate(self.incoming):
+            parts += [green[signal] == np.arange(self.greens[signal]), vehicles[lanes], waiting[lanes]]
+        return arrays.concatenate([part.astype(np.float32) for part in parts])
+
+    def queue(self, waiting: Any) -> Any:
+        """How many of the waiting vehicles, by lane, wait on lanes that lead to a signal."""
+        return waiting[np.concatenate(self.incoming)].sum()
+
+    def reward(self, kind: Reward, before: Any, after: Any) -> Any:
+        """Of the waiting vehicles by lane before and after a decision.
+
+        "waiting", the paper's: minus the change of the queue, so that a whole return is minus the last queue plus the
+        first. "pressure", DI-smartcross's: minus what waits on incoming lanes plus what waits on outgoing ones.
+        """
+        if kind == "waiting":
+            return self.queue(before) - self.queue(after)
+        return after[np.concatenate(self.outgoing)].sum() - self.queue(after)
+
+
+def control_of(network: Network, mode: ActionMode = "joint") -> Control:
+    """Control of all signals of a network."""
+    lanes = {name: index for index, name in enumerate(network.lane_names)}
+    signals = [one for one in network.scenario.net.intersections if not one.virtual]
+    if not signals:
+        raise SadqError("the road net has no intersection with a signal, expected at least one: choose another net.")
+    roads = {road.name: road for road in network.scenario.net.roads}
+    phases = [_phases(signal) for signal in signals]
+    greens = np.array([len(of) for of, _ in phases])
+    _check_size(greens, mode)
+    most = int(greens.max())
+    service = np.zeros((len(signals), most, len(lanes)), np.float32)
+    pressure = np.zeros_like(service)
+    for index, signal in enumerate(signals):
+        for green, phase in enumerate(phases[index][0]):
+            service[index, green], pressure[index, green] = _weights(signal, phase, lanes)
+
+    def around(end: str, signal: Intersection) -> np.ndarray:
+        names = [
+            f"{name}_{lane}"
+            for name in signal.roads
+            if getattr(roads[name], end) == signal.name
+            for lane in range(len(roads[name].lanes))
+        ]
+        # The engine lists lanes by name, and so does the original environment's observation.
+        return np.array([lanes[name] for name in sorted(names)], int)
+
+    return Control(
+        signals=tuple(signal.name for signal in signals),
+        greens=greens,
+        green_phase=np.array([_padded(of, most) for of, _ in phases], np.int32),
+        clearing_phase=np.array([_padded(of, most) for _, of in phases], np.int32),
+        incoming=tuple(around("end", signal) for signal in signals),
+        outgoing=tuple(around("start", signal) for signal in signals),
+        service=service,
+        pressure=pressure,
+        mode=mode,
+    )
+
+
+def _check_size(greens: np.ndarray, mode: ActionMode) -> None:
+    if mode == "shared" and len(set(greens.tolist())) > 1:
+        raise SadqError(
+            f"action='shared' got signals with {', '.join(map(str, sorted(set(greens.tolist()))))} greens, expected the "
+            "same number everywhere: choose action='joint'."
+        )
+    actions = int(np.prod(greens.astype(object)))
+    if mode == "joint" and actions > MOST_ACTIONS:
+        raise SadqError(
+            f"{len(greens)} signals have {actions} joint actions, expected at most {MOST_ACTIONS}, since a value is learned "
+            "for each: choose a smaller grid, or action='shared', by which all signals show the same green."
+        )
+
+
+def _phases(signal: Intersection) -> tuple[list[int], list[int]]:
+    """(green phases, the clearing phase of each or -1)."""
+    right = {index for index, link in enumerate(signal.road_links) if link.kind == LINK_KINDS["turn_right"]}
+    clearing = [index for index, phase in enumerate(signal.phases) if phase.road_links <= right]
+    greens = [index for index in range(len(signal.phases)) if index not in clearing]
+    if not greens:
+        raise SadqError(
+            f"the signal {signal.name!r} has no phase that lets more than right turns go, expected one at least: check its "
+            "lightphases."
+        )
+    return greens, [green + 1 if green + 1 in clearing else (clearing or [-1])[0] for green in greens]
+
+
+def _weights(signal: Intersection, phase: int, lanes: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """`service` and `pressure` of one phase, f[L] each."""
+    links: collections.Counter[int] = collections.Counter()
+    open_links: collections.Counter[int] = collections.Counter()
+    reached: dict[int, set[int]] = collections.defaultdict(set)
+    for index, link in enumerate(signal.road_links):
+        starts = {lanes[f"{link.start_road}_{one.start_lane}"] for one in link.lane_links}
+        links.update(starts)
+        if index in signal.phases[phase].road_links:
+            open_links.update(starts)
+            for one in link.lane_links:
+                start = lanes[f"{link.start_road}_{one.start_lane}"]
+                reached[start].add(lanes[f"{link.end_road}_{one.end_lane}"])
+    service, pressure = np.zeros(len(lanes)), np.zeros(len(lanes))
+    for lane, count in open_links.items():
+        service[lane] = share = count / links[lane]
+        pressure[lane] += share
+        pressure[sorted(reached[lane])] -= share / len(reached[lane])
+    return service, pressure
+
+
+def _padded(values: list[int], size: int) -> list[int]:
+    return values + values[-1:] * (size - len(values))
+
+
+def _at(table: np.ndarray, row: np.ndarray, column: Any) -> Any:
+    """`table[row, column]`, where the column may be traced: a sum over one-hot columns, for NumPy's indexing cannot."""
+    return (table[row] * (column[:, None] == np.arange(table.shape[1]))).sum(1)

@@ -1,0 +1,291 @@
+"""CityFlow: choose the green of every signal of a road net, for the least congestion (the paper's Appendix B.1)."""
+
+import dataclasses
+import functools
+import math
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sadq.envs.base import Environment
+from sadq.envs.cityflow.control import ActionMode, Control, Reward, control_of
+from sadq.envs.cityflow.demand import Demand
+from sadq.envs.cityflow.engine import Simulator, State
+from sadq.envs.cityflow.episodes import Plan, draw_demand, plan_of
+from sadq.envs.cityflow.grid import Grid
+from sadq.envs.cityflow.network import Network, build
+from sadq.envs.cityflow.sources import Source, config_file, record
+from sadq.envs.policies import Policy
+from sadq.errors import SadqError
+from sadq.types import Array, Key, PyTree
+
+WAITING_SPEED = 0.1
+"""Metres a second below which a vehicle counts as waiting."""
+
+
+class CityFlowState(NamedTuple):
+    """An episode under way. S signals, L lanes."""
+
+    traffic: State
+    demand: Demand  # this episode's vehicles
+    green: Array  # i32[S], which of its greens each signal shows
+    vehicles: Array  # i32[L], on each lane
+    waiting: Array  # i32[L], those of them that wait
+    decisions: Array  # i32[]
+    queued: Array  # i32[], queues after each decision, summed
+
+
+@dataclasses.dataclass(frozen=True)
+class CityFlow(Environment):
+    """All signals show a green each until the next decision, `yellow_seconds + green_seconds` later.
+
+    Where the green changes, the signal clears for `yellow_seconds` first; the others stay green. Vehicles come at the
+    times that the scenario's flows say; the lane that each starts on and its priority are drawn for every episode.
+
+    The observation has for each signal its green, one-hot, then the vehicles on each lane that leads to it and the
+    waiting ones (slower than 0.1 m/s) on the same: 4 x (4 + 20 + 20) = 176 numbers on the paper's grid. An action is the
+    greens of all signals as digits, that of the first signal of the road net the most significant: 4^4 = 256 there.
+    One value is learned for each joint action, which bounds the number of signals; many would need a factored action.
+
+    The paper's reward, "waiting", adds up to minus the last queue over an episode, whatever happened before, and a
+    vehicle kept outside the net does not count in it: the measures tell the rest.
+    """
+
+    scenario: Source = Grid()
+    """A generated grid, or the files of a CityFlow configuration."""
+    reward: Reward = "waiting"
+    """Minus the change of the queue (the paper's), or "pressure": outgoing minus incoming waiting (DI-smartcross's)."""
+    action: ActionMode = "joint"
+    """Whether every signal's green is chosen, or, "shared", one for all signals."""
+    seconds: float = 1000.0
+    """An episode ends with the first decision that reaches beyond this."""
+    green_seconds: float = 30.0
+    yellow_seconds: float = 5.0
+    capacity: int | None = None
+    """Vehicles inside the net at once, where more make every reward that follows NaN; None: see `default_capacity`."""
+    name: str = dataclasses.field(default="CityFlow", init=False)
+    fixed_length: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def network(self) -> Network:
+        return _network(self.scenario)
+
+    @property
+    def control(self) -> Control:
+        return _control(self.scenario, self.action)
+
+    @property
+    def simulator(self) -> Simulator:
+        return _simulator(self.scenario, self.slots)
+
+    @property
+    def slots(self) -> int:
+        """Vehicles that there is room for."""
+        return self.capacity or default_capacity(self)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Of the engine in a decision: while a signal clears, and in all."""
+        interval = self.network.scenario.interval
+        return round(self.yellow_seconds / interval), round((self.yellow_seconds + self.green_seconds) / interval)
+
+    @property
+    def observation_size(self) -> int:  # type: ignore[override]
+        return self.control.observation_size
+
+    @property
+    def action_count(self) -> int:  # type: ignore[override]
+        return self.control.action_count
+
+    @property
+    def max_steps(self) -> int:  # type: ignore[override]
+        return int(self.seconds // (self.yellow_seconds + self.green_seconds)) + 1
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Where road net and demand come from, as JSON data for a run's record."""
+        return record(self.scenario) | {
+            "engine": "native",
+            "lane_change": False,
+            "vehicles": len(self.plan.flow),
+            "capacity": self.slots,
+        }
+
+    def policies(self) -> dict[str, Policy]:
+        """Simple policies to compare with, by name."""
+        from sadq.envs.cityflow.policies import POLICIES
+
+        return {name: make_policy(self) for name, make_policy in POLICIES.items()}
+
+    def draw(self, states: PyTree, path: Path) -> Path:
+        from sadq.envs.cityflow.drawing import draw
+
+        return draw(self, states, path)
+
+    def initial(self, key: Key) -> CityFlowState:
+        return self.begin(draw_demand(self.plan, key))
+
+    def begin(self, demand: Demand) -> CityFlowState:
+        """The empty net before an episode with the given vehicles; every signal shows its first green."""
+        nobody = jnp.zeros(self.network.lane_count, jnp.int32)
+        green, zero = jnp.zeros(len(self.control.signals), jnp.int32), jnp.int32(0)
+        return CityFlowState(self.simulator.initial(demand), demand, green, nobody, nobody, zero, zero)
+
+    def transition(self, state: CityFlowState, action: Array, key: Key) -> tuple[CityFlowState, Array, Array]:
+        goal = self.control.decode(action)
+        first, then = self.control.shown(state.green, goal)
+        clearing, steps = self.steps
+
+        def step(number: Array, traffic: State) -> State:
+            return self.simulator.step(state.demand, traffic, jnp.where(number < clearing, first, then))
+
+        traffic = jax.lax.fori_loop(0, steps, step, state.traffic)
+        vehicles, waiting = self.lanes(traffic)
+        reached = CityFlowState(
+            traffic,
+            state.demand,
+            goal,
+            vehicles,
+            waiting,
+            state.decisions + 1,
+            state.queued + self.control.queue(waiting),
+        )
+        reward = self.control.reward(self.reward, state.waiting, waiting).astype(jnp.float32)
+        return reached, jnp.where(traffic.fault > 0, jnp.nan, reward), jnp.bool_(False)
+
+    def observe(self, state: CityFlowState) -> Array:
+        return self.control.observe(state.green, state.vehicles, state.waiting, jnp)
+
+    def lanes(self, traffic: State) -> tuple[Array, Array]:
+        """Vehicles on each lane, and the waiting ones, i32[L] each; on a link inside an intersection they are on none."""
+        drivable = self.simulator.tables.places.drivable[traffic.vehicles.place]
+        lane = jnp.where(drivable < self.network.lane_count, drivable, self.network.lane_count)
+        nobody, halts = jnp.zeros(self.network.lane_count, jnp.int32), traffic.vehicles.speed < WAITING_SPEED
+        return nobody.at[lane].add(1, mode="drop"), nobody.at[lane].add(halts.astype(jnp.int32), mode="drop")
+
+    def measures(self, state: CityFlowState) -> dict[str, Array]:
+        """What an episode came to so far, each f32[].
+
+        `average_travel_time` is in seconds and over all vehicles that wanted to enter, those still under way or outside
+        counted up to now; `throughput` are those that reached their goal; `queue_length` is the mean number of vehicles
+        that wait before signals after a decision, `final_queue` that after the last.
+        """
+        traffic, demand = state.traffic, state.demand
+        inside = self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length)
+        position = jnp.arange(len(demand.created))
+        group = jnp.searchsorted(demand.queue_end, position, side="right")
+        outside = (position >= traffic.queue[group]) & (demand.created < traffic.time)
+        created = jnp.sum(demand.created < traffic.time)
+        under_way = jnp.sum(jnp.where(inside, traffic.time - demand.created[traffic.vehicles.trip], 0))
+        under_way += jnp.sum(jnp.where(outside, traffic.time - demand.created, 0))
+        travelled = (traffic.finished_steps + under_way) * self.network.scenario.interval
+        measured = {
+            "average_travel_time": travelled / jnp.maximum(created, 1),
+            "throughput": traffic.finished,
+            "queue_length": state.queued / jnp.maximum(state.decisions, 1),
+            "final_queue": self.control.queue(state.waiting),
+            "vehicles_inside": jnp.sum(inside),
+            "vehicles_outside": jnp.sum(outside),
+            "fault": traffic.fault,
+        }
+        return {name: value.astype(jnp.float32) for name, value in measured.items()}
+
+    @property
+    def plan(self) -> Plan:
+        """Which vehicles an episode has."""
+        return _plan(self.scenario, self.max_steps * self.steps[1])
+
+
+def make(
+    config: str | Path | None = None,
+    engine: Literal["native", "cityflow"] = "native",
+    **settings: Any,
+) -> CityFlow | gymnasium.Env:
+    """CityFlow over a generated grid, or over the scenario of a `config.json`, on our engine or on CityFlow's own.
+
+    `settings` are fields of `CityFlow`, and without `config` also of `Grid`: rows, columns, demand, seed and so on.
+    """
+    of_grid = {field.name for field in dataclasses.fields(Grid) if field.type in (int, float)}
+    known = {field.name for field in dataclasses.fields(CityFlow) if field.init} - {"scenario"}
+    expected = sorted(known | {"config", "engine"} | (of_grid if config is None else set()))
+    unknown = sorted(settings.keys() - set(expected))
+    if unknown:
+        raise SadqError(
+            f"CityFlow has no setting {', '.join(unknown)}{' with a config' if of_grid & set(unknown) else ''}, expected "
+            f"{', '.join(expected)}: choose those."
+        )
+    if engine not in ("native", "cityflow"):
+        _refuse("engine", engine, "native or cityflow")
+    own = {name: value for name, value in settings.items() if name in known}
+    grid = {name: value for name, value in settings.items() if name in of_grid}
+    environment = CityFlow(Grid(**grid) if config is None else config_file(config), **own)
+    if engine == "native":
+        return environment
+    from sadq.envs.cityflow.adapter import CityFlowEngine
+
+    return CityFlowEngine(environment)
+
+
+def default_capacity(environment: CityFlow) -> int:
+    """Room for a jam on all lanes that lead to a signal, at the mean spacing of the demand, and for a quarter more.
+
+    On generated grids four fifths of such a jam are enough, since each green keeps some lanes moving: the paper's grid
+    has room for 1,244 then, and held at most 879 after any decision of the policies here.
+    """
+    network, lanes = environment.network, np.concatenate(environment.control.incoming)
+    rates = np.array([1 / flow.interval for flow in network.scenario.flows])
+    spacings = [flow.vehicle.length + flow.vehicle.min_gap for flow in network.scenario.flows]
+    jam = network.length[lanes].sum() * rates.sum() / (rates @ spacings)
+    return math.ceil(jam * (0.8 if isinstance(environment.scenario, Grid) else 1.25)) + 16
+
+
+@functools.lru_cache(maxsize=16)
+def _network(scenario: Source) -> Network:
+    return build(scenario.scenario())
+
+
+@functools.lru_cache(maxsize=16)
+def _control(scenario: Source, mode: ActionMode) -> Control:
+    return control_of(_network(scenario), mode)
+
+
+@functools.lru_cache(maxsize=16)
+def _simulator(scenario: Source, capacity: int) -> Simulator:
+    with jax.ensure_compile_time_eval():  # its tables outlive the trace that asks for them first
+        return Simulator(_network(scenario), capacity)
+
+
+@functools.lru_cache(maxsize=16)
+def _plan(scenario: Source, steps: int) -> Plan:
+    return plan_of(_network(scenario), steps)
+
+
+def _check(environment: CityFlow) -> None:
+    for field, choices in (("reward", ("waiting", "pressure")), ("action", ("joint", "shared"))):
+        if getattr(environment, field) not in choices:
+            _refuse(field, getattr(environment, field), " or ".join(choices))
+    for field, least in (("seconds", 0.0), ("green_seconds", 1.0), ("yellow_seconds", 0.0)):
+        value = getattr(environment, field)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+            _refuse(field, value, f"a number from {least:g}")
+    if environment.capacity is not None and not (isinstance(environment.capacity, int) and environment.capacity > 0):
+        _refuse("capacity", environment.capacity, "a whole number above 0, or None")
+    interval = environment.network.scenario.interval
+    for field in ("green_seconds", "yellow_seconds"):
+        steps = getattr(environment, field) / interval
+        if abs(steps - round(steps)) > 1e-9:
+            _refuse(field, getattr(environment, field), f"a multiple of the scenario's interval, {interval:g} s")
+    if not len(environment.plan.flow):
+        raise SadqError("CityFlow's scenario creates no vehicle within an episode: choose one with traffic.")
+    _ = environment.control  # refuses more joint actions than a network can have a value for
+
+
+def _refuse(field: str, value: Any, expected: str) -> None:
+    raise SadqError(f"CityFlow got {field}={value!r}, expected {expected}: choose such a value.")

@@ -1,0 +1,160 @@
+"""Who goes first where two lane links cross: the vehicle that each crossing knows of, and who yields to it."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from sadq.envs.cityflow.arrays import repeat, stored, take
+from sadq.envs.cityflow.car_following import Number, min_brake_distance, reach_steps, run_up
+from sadq.envs.cityflow.tables import BEYOND, ON_LINK, TURN_SPEED, Sizes, Tables, kind_of, link_of, of_kind
+from sadq.envs.cityflow.vehicles import Lists, Vehicles
+from sadq.types import Array
+
+YIELD_DISTANCE = 5.0
+_MUST_YIELD = -1.0
+
+
+class Threats(NamedTuple):
+    """Per crossing and link, [K, links]: the vehicle on the other link that may have to be let through."""
+
+    slot: Array  # nobody where there is none
+    distance: Array  # of that vehicle from the crossing, negative once past
+    steps: Array  # that one must need less than to go first; as many will do, in a tie, where the number is whole
+
+
+def find_threats(
+    tables: Tables, sizes: Sizes, interval: Number, vehicles: Vehicles, lists: Lists, green: Array
+) -> tuple[Threats, Array]:
+    """For each crossing of each link the first vehicle of the other link that has not cleared it yet.
+
+    The second value says that a link held more vehicles than were looked at.
+    """
+    slot, distance, overfull = _announced(tables, sizes, vehicles, lists, green)
+    # A vehicle in a circle of waiting ones is not waited for: that is how the engine breaks the circle.
+    circling = _circling(vehicles.blocker)
+    speed, traits, circling = stored(take(vehicles.speed, slot), take(vehicles.traits, slot), take(circling, slot))
+    kind, dtype = kind_of(traits, sizes), speed.dtype
+    acceleration = of_kind(tables.kinds.usual_acceleration, kind, dtype)
+    braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))
+    can_stop = (distance > 0) & (braking < distance - YIELD_DISTANCE)
+    target = jnp.where(tables.link_turns, TURN_SPEED, of_kind(tables.kinds.max_speed, kind, dtype))
+    rising = run_up(speed, target, acceleration, interval)
+    steps = jnp.where(can_stop, reach_steps(distance, speed, target, acceleration, interval, *rising), _MUST_YIELD)
+    harmless = (distance + of_kind(tables.kinds.length, kind, dtype) < 0) | circling
+    seen = stored(jnp.where(harmless, vehicles.nobody, slot), distance, steps)
+
+    slot, distance, steps = stored(*(take(values.reshape(-1), tables.crossing_twin) for values in seen))
+    must, rank = steps == _MUST_YIELD, tables.crossing_rank
+    none = (tables.crossing_distance >= BEYOND) | ((rank > 0) & ~must)
+    steps = jnp.where((rank < 0) & ~must, steps - 0.5, steps)
+    return Threats(*stored(jnp.where(none, vehicles.nobody, slot), distance, steps)), overfull
+
+
+def _circling(blocker: Array) -> Array:
+    """Whether following who blocks whom from each vehicle ends in a circle: bool[V].
+
+    After 2^n jumps only those whose chain never ends are still at somebody, once 2^n exceeds the number of slots.
+    """
+    nobody = len(blocker) - 1
+
+    def unfinished(carry: tuple[Array, Array]) -> Array:
+        jumps, ahead = carry
+        return (jumps < len(blocker)) & jnp.any(ahead != nobody)
+
+    def doubled(_: None, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        jumps, ahead = carry
+        return jumps * 2, take(ahead, ahead)
+
+    most = len(blocker).bit_length()
+    (_, ahead), _ = repeat(doubled, unfinished, None, (jnp.int32(1), blocker), most)
+    return ahead != nobody
+
+
+def _announced(
+    tables: Tables, sizes: Sizes, vehicles: Vehicles, lists: Lists, green: Array
+) -> tuple[Array, Array, Array]:
+    """The vehicle that each crossing of a link knows of, and its distance from it: slot and f[K, links].
+
+    The last value says that a link held more vehicles than were looked at.
+
+    In order of precedence: one that has left the link for its end lane but still reaches over the crossing, those on
+    the link from the front on, and the first on its start lane if it has green.
+    """
+    nobody, dtype = vehicles.nobody, vehicles.distance.dtype
+    own = jnp.arange(sizes.links)
+    crossing = tables.crossing_distance
+
+    def lengths(traits: Array) -> Array:
+        return of_kind(tables.kinds.length, kind_of(traits, sizes), dtype)
+
+    first = take(lists.head, tables.link_start)
+    approaching = green & (link_of(take(vehicles.traits, first), sizes) == own)
+    to_link = take(tables.drivable_length, tables.link_start) - take(vehicles.distance, first)
+    first, to_link, approaching = stored(first, to_link, approaching)
+    slot = jnp.broadcast_to(jnp.where(approaching, first, nobody), crossing.shape)
+    distance = to_link + crossing
+
+    def on_link(vehicles: Vehicles, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        vehicle, slot, distance = carry
+        front, length, ahead = stored(
+            take(vehicles.distance, vehicle), lengths(take(vehicles.traits, vehicle)), take(vehicles.leader, vehicle)
+        )
+        knows = (vehicle != nobody) & (front - crossing - length <= 0)
+        return ahead, jnp.where(knows, vehicle, slot), jnp.where(knows, crossing - front, distance)
+
+    # From the last vehicle forwards, so that the one furthest ahead has the last word.
+    start = lists.tail[sizes.lanes : sizes.drivables], slot, distance
+    walk, overfull = repeat(on_link, lambda carry: jnp.any(carry[0] != nobody), vehicles, start, sizes.link_queue)
+    _, slot, distance = walk
+
+    last = take(lists.tail, tables.link_end)
+    front, length = take(vehicles.distance, last), lengths(take(vehicles.traits, last))
+    came_from_here = take(tables.places.drivable, take(vehicles.previous, last)) == sizes.lanes + own
+    front, length, last, came_from_here = stored(front, length, last, came_from_here)
+    beyond = tables.link_length - crossing
+    knows = (last != nobody) & came_from_here & (beyond + (front - length) < 0)
+    slot, distance = stored(jnp.where(knows, last, slot), jnp.where(knows, -(front + beyond), distance))
+    return slot, distance, overfull
+
+
+def yield_to(
+    tables: Tables, sizes: Sizes, interval: Number, vehicles: Vehicles, found: Threats, slots: Array
+) -> tuple[Array, Array]:
+    """(distance to the first crossing where a vehicle has to yield, infinite if none; whom it yields to) of slots."""
+    nobody, dtype = vehicles.nobody, vehicles.distance.dtype
+    own = Vehicles(*(take(column, slots) for column in vehicles))
+    speed, travelled, traits, length, own_time, own_priority = stored(
+        own.speed, own.distance, own.traits, own.drivable_length, own.link_time, own.priority
+    )
+    kind = kind_of(traits, sizes)
+    link = jnp.minimum(link_of(traits, sizes), sizes.links - 1)
+    cells = jnp.arange(len(tables.crossing_distance), dtype=jnp.int32)[:, None] * sizes.links + link
+    threat = Threats(*stored(*(take(values.reshape(-1), cells) for values in found)))
+    crossing, turns, time, priority = stored(
+        take(tables.crossing_distance.reshape(-1), cells),
+        take(tables.link_turns, link),
+        take(vehicles.link_time, threat.slot),
+        take(vehicles.priority, threat.slot),
+    )
+    from_start = jnp.where((traits & ON_LINK) != 0, travelled, -(length - travelled))
+    to_crossing = crossing - from_start
+
+    target = jnp.where(turns, TURN_SPEED, of_kind(tables.kinds.max_speed, kind, dtype))
+    acceleration = of_kind(tables.kinds.usual_acceleration, kind, dtype)
+    rising = run_up(speed, target, acceleration, interval)
+    steps = reach_steps(to_crossing, speed, target, acceleration, interval, *rising)
+
+    nearer = jnp.where(to_crossing == threat.distance, own_priority > priority, to_crossing < threat.distance)
+    wins_tie = jnp.where(own_time == time, nearer, own_time < time)
+    goes_first = (steps < threat.steps) | ((steps == threat.steps) & wins_tie)
+
+    braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))
+    can_stop = (to_crossing > 0) & (braking < to_crossing - YIELD_DISTANCE)
+    yields = (threat.slot != nobody) & ~(crossing < from_start) & can_stop & ~goes_first
+    order = jnp.arange(len(crossing), dtype=jnp.int32)[:, None]
+    where, to_crossing = stored(jnp.where(yields, order, len(crossing)), to_crossing)
+    first = jnp.min(where, axis=0)
+    at = jnp.minimum(first, len(crossing) - 1) * len(slots) + jnp.arange(len(slots), dtype=jnp.int32)
+    some = first < len(crossing)
+    distance = jnp.where(some, take(to_crossing.reshape(-1), at), jnp.inf)
+    return distance, jnp.where(some, take(threat.slot.reshape(-1), at), nobody)

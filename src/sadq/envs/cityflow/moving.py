@@ -1,0 +1,127 @@
+"""Moving vehicles from drivable to drivable, and keeping each drivable's line of them in order."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from sadq.envs.cityflow.arrays import bit_words, pack, put, ranks, stored, take
+from sadq.envs.cityflow.car_following import Number, rounded
+from sadq.envs.cityflow.tables import Sizes, Tables, kind_of, of_kind
+from sadq.envs.cityflow.vehicles import ON_LANE, Lists, Vehicles
+from sadq.types import Array
+
+
+class Ended(NamedTuple):
+    """Those of the vehicles that changed drivables, [movers], that reached the end of their way."""
+
+    mask: Array
+    trip: Array
+
+
+def move(
+    tables: Tables,
+    sizes: Sizes,
+    interval: Number,
+    mover_count: int,
+    time: Array,
+    vehicles: Vehicles,
+    lists: Lists,
+    wished: Array,
+) -> tuple[Vehicles, Lists, Ended, Array]:
+    """Drive every vehicle at its new speed; the last value says that more than `mover_count` changed drivables."""
+    old = vehicles.speed
+    stops = wished < 0
+    brake = of_kind(tables.kinds.brake, kind_of(vehicles.traits, sizes), old.dtype)
+    covered = jnp.where(stops, 0.5 * old * old / brake, rounded((old + wished) * interval) / 2)
+    distance = vehicles.distance + covered
+    distance, left = stored(distance, distance > vehicles.drivable_length)
+    vehicles = vehicles._replace(distance=distance, speed=jnp.where(stops, 0.0, wished))
+
+    movers, count = pack(bit_words(left), 0, mover_count, vehicles.nobody)
+    place, distance = take(vehicles.place, movers), take(distance, movers)
+    source = take(tables.places.drivable, place)
+    vehicles, lists = _leave(sizes, vehicles, lists, left, movers, source)
+    previous = place
+    for _ in range(sizes.hops_moved):
+        length = take(tables.places.drivable_length, place)
+        leaves = (distance > length) & (take(tables.places.drivable, place) < sizes.drivables)
+        distance = jnp.where(leaves, distance - length, distance)
+        place = place + leaves
+    goal = take(tables.places.drivable, place)
+    ended = (movers != vehicles.nobody) & (goal == sizes.drivables)
+    place = jnp.where(ended, sizes.nowhere, place)
+    vehicles = _at_place(tables, sizes, vehicles, movers, place, jnp.where(ended, sizes.nowhere, previous), time)
+    vehicles = vehicles._replace(distance=put(vehicles.distance, movers, jnp.where(ended, 0.0, distance)))
+    vehicles, lists = _arrive(sizes, vehicles, lists, movers, goal, distance)
+
+    gone_at = jnp.where(ended, movers, len(old))
+    vehicles = vehicles._replace(
+        speed=put(vehicles.speed, gone_at, jnp.zeros_like(distance)),
+        blocker=put(vehicles.blocker, gone_at, jnp.full_like(movers, vehicles.nobody)),
+    )
+    free_at = jnp.where(ended, lists.free_count + ranks(ended), len(old))
+    lists = lists._replace(
+        free=put(lists.free, free_at, movers), free_count=lists.free_count + jnp.sum(ended, dtype=jnp.int32)
+    )
+    return vehicles, lists, Ended(ended, take(vehicles.trip, movers)), count > mover_count
+
+
+def _at_place(
+    tables: Tables, sizes: Sizes, vehicles: Vehicles, movers: Array, place: Array, previous: Array, time: Array
+) -> Vehicles:
+    """Write where the movers have got to; what is written to nobody's slot is what was there."""
+    drivable = take(tables.places.drivable, place)
+    on_link = (drivable >= sizes.lanes) & (drivable < sizes.drivables)
+    return vehicles._replace(
+        place=put(vehicles.place, movers, place),
+        previous=put(vehicles.previous, movers, previous),
+        link_time=put(vehicles.link_time, movers, jnp.where(on_link, time, ON_LANE)),
+        traits=put(vehicles.traits, movers, take(tables.places.traits, place)),
+        drivable_length=put(vehicles.drivable_length, movers, take(tables.places.drivable_length, place)),
+        top_speed=put(vehicles.top_speed, movers, take(tables.places.top_speed, place)),
+    )
+
+
+def _leave(
+    sizes: Sizes, vehicles: Vehicles, lists: Lists, left: Array, movers: Array, source: Array
+) -> tuple[Vehicles, Lists]:
+    """Take the movers out of their lines: who was behind them closes up to whoever is still ahead."""
+    nobody, nowhere = vehicles.nobody, sizes.drivables + 1
+    behind = take(vehicles.follower, movers)
+    ahead = take(vehicles.leader, movers)
+    for _ in range(2):  # vehicles leave in order, so that a third in a row has nobody before it who stays
+        ahead = jnp.where(take(left, ahead), take(vehicles.leader, ahead), ahead)
+    ahead = jnp.where(take(left, ahead), nobody, ahead)
+    closes = (movers != nobody) & ~take(left, behind)  # the last of a row of movers answers for all of them
+    leader = put(vehicles.leader, jnp.where(closes & (behind != nobody), behind, nobody + 1), ahead)
+    follower = put(vehicles.follower, jnp.where(closes & (ahead != nobody), ahead, nobody + 1), behind)
+    head = put(lists.head, jnp.where(closes & (ahead == nobody), source, nowhere), behind)
+    tail = put(lists.tail, jnp.where(closes & (behind == nobody), source, nowhere), ahead)
+    return vehicles._replace(leader=leader, follower=follower), lists._replace(head=head, tail=tail)
+
+
+def _arrive(
+    sizes: Sizes, vehicles: Vehicles, lists: Lists, movers: Array, goal: Array, distance: Array
+) -> tuple[Vehicles, Lists]:
+    """Line the movers up at their new drivables, behind those already there; of several, the furthest first."""
+    nobody, nowhere = vehicles.nobody, sizes.drivables + 1
+    index = jnp.arange(len(movers), dtype=jnp.int32)
+    arrives = (movers != nobody) & (goal < sizes.drivables)
+    group = jnp.where(arrives, goal, -1 - index)  # equal only for two that arrive on the same drivable
+    # Entry [j, i] asks about j for i: whether it comes to the same drivable, and lines up before i.
+    together = group[:, None] == group
+    further = (distance[:, None] > distance) | ((distance[:, None] == distance) & (index[:, None] < index))
+    rank = jnp.sum(together & further, axis=0, dtype=jnp.int32)
+    size = jnp.sum(together, axis=0, dtype=jnp.int32)
+    before = jnp.sum(jnp.where(together & (rank[:, None] == rank - 1), movers[:, None], 0), axis=0, dtype=jnp.int32)
+    is_first, is_last = arrives & (rank == 0), arrives & (rank == size - 1)
+    last = take(lists.tail, goal)
+    leader = jnp.where(arrives, jnp.where(rank == 0, last, before), nobody)
+    follower = put(vehicles.follower, movers, jnp.full_like(movers, nobody))
+    vehicles = vehicles._replace(
+        leader=put(vehicles.leader, movers, leader),
+        follower=put(follower, jnp.where(leader != nobody, leader, nobody + 1), movers),
+    )
+    head = put(lists.head, jnp.where(is_first & (last == nobody), goal, nowhere), movers)
+    tail = put(lists.tail, jnp.where(is_last, goal, nowhere), movers)
+    return vehicles, lists._replace(head=head, tail=tail)

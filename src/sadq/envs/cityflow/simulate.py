@@ -1,0 +1,234 @@
+"""Run any CityFlow scenario in double precision and write what happened in the format of the engine's recordings."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sadq.envs.cityflow.demand import Demand, Trips, demand_of, drawn_trips, read_trips
+from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, Simulator, State
+from sadq.envs.cityflow.files import read_scenario
+from sadq.envs.cityflow.network import Network, build
+from sadq.envs.cityflow.signals import cycled_phases, read_phases
+from sadq.errors import SadqError
+from sadq.types import Array
+
+WAITING_SPEED = 0.1
+_BLOCK = 128  # steps between two calls of `progress`
+_FIRST_CAPACITY = 1023
+
+
+class Recording(NamedTuple):
+    """Where every vehicle was after every step: one entry per vehicle inside the net and step, in order of steps."""
+
+    step: np.ndarray  # of the step before, from 0
+    trip: np.ndarray
+    drivable: np.ndarray
+    distance: np.ndarray
+    speed: np.ndarray
+
+
+class Run(NamedTuple):
+    """A simulated scenario."""
+
+    network: Network
+    trips: Trips
+    steps: int
+    recording: Recording
+    entered: np.ndarray  # i[N] step of each trip, -1: not yet
+    finished: np.ndarray  # i[N] step of each trip, -1: not yet
+
+
+def simulate(
+    config: str | Path,
+    phases: str | Path | None = None,
+    trips: str | Path | None = None,
+    seconds: float = 3600.0,
+    out: str | Path | None = None,
+    seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Simulate `seconds` of a scenario and return its summary; with `out`, write that and all details there.
+
+    `phases` is a table `time,intersection,phase`; without it the signals follow the road net's own times. `trips` is a
+    table with the columns `vehicle`, `first_lane` and `priority`; without it these are drawn from the seed, by default
+    the configuration's, as the engine draws them. `progress` is called with the steps made and their number.
+    """
+    if out is not None:
+        _make(Path(out))  # before the work, which would be lost
+    network = build(read_scenario(config))
+    steps = round(seconds / network.scenario.interval)
+    if steps < 1:
+        raise SadqError(f"seconds is {seconds:g}; expected at least one step of {network.scenario.interval:g} s.")
+    schedule = cycled_phases(network, steps) if phases is None else read_phases(phases, network, steps)
+    chosen = drawn_trips(network, steps, seed) if trips is None else read_trips(trips, network, steps)
+    run = simulated(network, chosen, schedule, progress)
+    summary = summary_of(run)
+    if out is not None:
+        write(run, summary, Path(out))
+    return summary
+
+
+def simulated(
+    network: Network, trips: Trips, schedule: np.ndarray, progress: Callable[[int, int], None] | None = None
+) -> Run:
+    """Run a schedule of phases, i[steps, signals]; sizes that turn out too small are doubled, and the run restarts."""
+    capacity, movers = min(_FIRST_CAPACITY, len(trips.flow)), None
+    with jax.enable_x64(True):
+        demand = demand_of(network, trips)
+        while True:
+            simulator = Simulator(network, capacity, movers, dtype=jnp.float64)
+            recording, fault = _recorded(simulator, demand, schedule, progress)
+            if not fault:
+                break
+            if fault & LINK_OVERFULL:
+                raise SadqError(
+                    "vehicles overlap on a lane link until more are on it than fit; widen the scenario's gaps."
+                )
+            if fault & NO_SLOT:
+                capacity *= 2
+            else:
+                movers = 2 * simulator.movers
+    entered, finished = (np.full(len(trips.flow), -1) for _ in range(2))
+    seen, first = np.unique(recording.trip, return_index=True)
+    entered[seen] = recording.step[first]
+    seen, last_from_end = np.unique(recording.trip[::-1], return_index=True)
+    after = recording.step[::-1][last_from_end] + 1
+    finished[seen] = np.where(after < len(schedule), after, -1)
+    return Run(network, trips, len(schedule), recording, entered, finished)
+
+
+def _recorded(
+    simulator: Simulator, demand: Demand, schedule: np.ndarray, progress: Callable[[int, int], None] | None
+) -> tuple[Recording, int]:
+    drivables = simulator.tables.places.drivable
+
+    def one(state: State, inputs: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
+        phases, wanted = inputs
+        state = jax.lax.cond(wanted, lambda s: simulator.step(demand, s, phases), lambda s: s, state)
+        vehicles = state.vehicles
+        return state, (vehicles.trip, drivables[vehicles.place], vehicles.distance, vehicles.speed)
+
+    block = jax.jit(lambda state, phases, wanted: jax.lax.scan(one, state, (phases, wanted)))
+    state, steps = simulator.initial(demand), len(schedule)
+    trip_of = np.asarray(demand.trip)
+    parts: list[tuple[np.ndarray, ...]] = []
+    for start in range(0, steps, _BLOCK):
+        index = np.arange(start, start + _BLOCK)
+        wanted = index < steps
+        state, rows = block(state, jnp.asarray(schedule[np.minimum(index, steps - 1)], jnp.int32), wanted)
+        if int(state.fault):
+            return Recording(*(np.zeros(0, int),) * 5), int(state.fault)
+        trip, drivable, distance, speed = map(np.asarray, rows)
+        step, slot = np.nonzero((drivable < simulator.sizes.drivables) & wanted[:, None])
+        where = step, slot
+        parts.append((start + step, trip_of[trip[where]], drivable[where], distance[where], speed[where]))
+        if progress is not None:
+            progress(min(start + _BLOCK, steps), steps)
+    return Recording(*map(np.concatenate, zip(*parts, strict=True))), 0
+
+
+def summary_of(run: Run) -> dict[str, Any]:
+    """The totals of a run, under the names of the recordings' `summary.json`."""
+    interval, created = run.network.scenario.interval, run.trips.created
+    done = run.finished >= 0
+    travelled = np.where(done, run.finished, run.steps) - created
+    recording = run.recording
+    on_lane = recording.drivable < run.network.lane_count
+    return {
+        "seconds": _plain(run.steps * interval),
+        "average_travel_time": float(travelled.mean() * interval) if len(created) else 0.0,
+        "average_travel_time_finished_only": float(travelled[done].mean() * interval) if done.any() else 0.0,
+        "vehicle_count_end": int(np.sum((run.entered >= 0) & ~done)),
+        "waiting_to_enter_end": int(np.sum(run.entered < 0)),
+        "total_spawned": len(created),
+        "total_entered": int(np.sum(run.entered >= 0)),
+        "total_finished": int(np.sum(done)),
+        "max_vehicle_count": int(np.bincount(recording.step, minlength=1).max()),
+        "waiting_vehicle_seconds": _plain(np.sum(on_lane & (recording.speed < WAITING_SPEED)) * interval),
+    }
+
+
+def write(run: Run, summary: dict[str, Any], folder: Path) -> None:
+    """Write `lanes.csv.gz`, `vehicles.csv.gz`, `trips.csv.gz`, `routes.json` and `summary.json`."""
+    _make(folder)
+    lane_columns, vehicle_columns = (
+        ("time", "lane", "vehicles", "waiting"),
+        ("time", "vehicle", "drivable", "distance", "speed"),
+    )
+    trip_columns = ("vehicle", "flow", "created", "first_lane", "priority", "entered", "finished")
+    _write_table(folder / "lanes.csv.gz", lane_columns, _lane_rows(run))
+    _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(run))
+    _write_table(folder / "trips.csv.gz", trip_columns, _trip_rows(run))
+    routes = {f"flow_{index}": route for index, route in enumerate(run.network.routes)}
+    (folder / "routes.json").write_text(json.dumps(routes, indent=0))
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SadqError(f"{folder}: cannot be made a folder ({error.strerror}); choose another place.") from None
+
+
+def lane_counts(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """(vehicles, waiting vehicles) on each lane after each step: i[steps, lanes]."""
+    recording, lanes = run.recording, run.network.lane_count
+    on_lane = recording.drivable < lanes
+    cells = recording.step * lanes + recording.drivable
+
+    def counted(mask: np.ndarray) -> np.ndarray:
+        return np.bincount(cells[mask], minlength=run.steps * lanes).reshape(run.steps, lanes)
+
+    return counted(on_lane), counted(on_lane & (recording.speed < WAITING_SPEED))
+
+
+def _lane_rows(run: Run) -> Iterable[tuple]:
+    vehicles, waiting = lane_counts(run)
+    names = run.network.lane_names
+    order = sorted(range(len(names)), key=lambda lane: names[lane])
+    for step in range(run.steps):
+        for lane in order:
+            if vehicles[step, lane]:
+                yield _time(run, step + 1), names[lane], vehicles[step, lane], waiting[step, lane]
+
+
+def _vehicle_rows(run: Run) -> Iterable[tuple]:
+    names, drivables, recording = run.trips.names(), run.network.drivable_names, run.recording
+    order = np.lexsort((run.trips.number[recording.trip], run.trips.flow[recording.trip], recording.step))
+    for row in order:
+        where = names[recording.trip[row]], drivables[recording.drivable[row]]
+        numbers = f"{recording.distance[row]:.10g}", f"{recording.speed[row]:.10g}"
+        yield _time(run, recording.step[row] + 1), *where, *numbers
+
+
+def _trip_rows(run: Run) -> Iterable[tuple]:
+    names, trips = run.trips.names(), run.trips
+    for row in np.lexsort((trips.number, trips.flow)):
+        times = (_time(run, step) if step >= 0 else "" for step in (run.entered[row], run.finished[row]))
+        lane = run.network.lane_names[trips.lane[row]]
+        yield names[row], trips.flow[row], _time(run, trips.created[row]), lane, trips.priority[row], *times
+
+
+def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) -> None:
+    # Without the time of writing in its header, the same run gives the same file.
+    with gzip.GzipFile(path, "wb", mtime=0) as packed, io.TextIOWrapper(packed, "utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def _time(run: Run, step: int) -> float | int:
+    return _plain(step * run.network.scenario.interval)
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value == int(value) else float(value)

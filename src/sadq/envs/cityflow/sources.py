@@ -1,0 +1,51 @@
+"""Where a scenario comes from: a configuration's files with their checksums, or a generated grid."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from sadq.envs.cityflow.files import Scenario, read_scenario
+from sadq.envs.cityflow.grid import Grid
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigFile:
+    """A CityFlow configuration; two are equal where all three of its files are."""
+
+    path: str = dataclasses.field(compare=False)
+    sha256: tuple[str, ...]  # of the configuration, the road net and the flow
+
+    def scenario(self) -> Scenario:
+        return read_scenario(self.path)
+
+    def config_path(self, folder: Path) -> Path:
+        """The configuration, which is where it is."""
+        return Path(self.path)
+
+
+Source = Grid | ConfigFile
+
+
+def config_file(path: str | Path) -> ConfigFile:
+    """A configuration as a source; its files are read once, for the sentence that tells what is wrong with them."""
+    read_scenario(path)
+    files = (Path(path), *named_files(Path(path)))
+    return ConfigFile(str(Path(path).resolve()), tuple(hashlib.sha256(one.read_bytes()).hexdigest() for one in files))
+
+
+def named_files(config: Path) -> tuple[Path, Path]:
+    """The road net and the flow that a configuration names, relative to its folder or else to the present one."""
+    content = json.loads(config.read_text(encoding="utf-8"))
+    places = [Path(content.get("dir", "")) / content[key] for key in ("roadnetFile", "flowFile")]
+    net, flow = (config.parent / one if (config.parent / one).exists() else one for one in places)
+    return net, flow
+
+
+def record(source: Source) -> dict[str, Any]:
+    """A source as JSON data."""
+    if isinstance(source, ConfigFile):
+        names = ("config", "roadnet", "flow")
+        return {"source": source.path, "sha256": dict(zip(names, source.sha256, strict=True))}
+    return {"source": "generated grid", "grid": dataclasses.asdict(source)}

@@ -1,0 +1,169 @@
+"""CityFlow's own engine behind the environment, played by an engine of ours that speaks its language."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small_traffic import ACTIONS, environment, transition
+
+from sadq.envs import registry
+from sadq.envs.cityflow import demand
+from sadq.envs.cityflow.adapter import CityFlowEngine
+from sadq.envs.cityflow.environment import make
+from sadq.envs.cityflow.files import read_scenario
+from sadq.errors import SadqError
+
+SETTINGS = {"rows": 1, "columns": 2, "seconds": 100, "green_seconds": 15, "capacity": 500}
+
+
+class Engine:
+    """The part of `cityflow.Engine` that the adapter uses."""
+
+    alive: list["Engine"] = []
+    step = None  # compiled once for all engines
+
+    def __init__(self, config_file, thread_num=1):
+        config = json.loads(Path(config_file).read_text())
+        assert config["rlTrafficLight"] and not config["saveReplay"] and not config["laneChange"] and thread_num == 1
+        assert all(Path(config["dir"] + config[name]).is_absolute() for name in ("roadnetFile", "flowFile"))
+        assert read_scenario(config_file) == environment().network.scenario
+        self.network, self.simulator = environment().network, environment().simulator
+        Engine.step = Engine.step or jax.jit(self.simulator.step)
+        self.failing = False
+        self.alive.append(self)
+        self.set_random_seed(config["seed"])
+        self.reset(False)
+
+    def set_random_seed(self, seed):
+        self.trips = demand.drawn_trips(self.network, 120, seed)
+        self.demand = demand.demand_of(self.network, self.trips)
+
+    def reset(self, seed=False):
+        self.state, self.phases = None, dict.fromkeys(self.network.signals, 0)
+
+    def set_tl_phase(self, intersection_id, phase_id):
+        assert type(phase_id) is int
+        self.phases[intersection_id] = phase_id
+
+    def next_step(self):
+        if self.failing:
+            raise RuntimeError("the road\n is gone")
+        state = self.simulator.initial(self.demand) if self.state is None else self.state
+        self.state = Engine.step(self.demand, state, jnp.int32([self.phases[name] for name in self.network.signals]))
+
+    def _lanes(self):
+        return (np.zeros(self.network.lane_count, int),) * 2 if self.state is None else environment().lanes(self.state)
+
+    def get_lane_vehicle_count(self):
+        return dict(zip(sorted(self.network.lane_names), self._sorted(0), strict=True))
+
+    def get_lane_waiting_vehicle_count(self):
+        return dict(zip(sorted(self.network.lane_names), self._sorted(1), strict=True))
+
+    def _sorted(self, column):
+        order = sorted(range(self.network.lane_count), key=lambda lane: self.network.lane_names[lane])
+        return [int(self._lanes()[column][lane]) for lane in order]
+
+    def _measures(self):
+        nothing = environment().begin(self.demand)
+        return {
+            name: float(value) for name, value in environment().measures(nothing._replace(traffic=self.state)).items()
+        }
+
+    def get_average_travel_time(self):
+        return self._measures()["average_travel_time"]
+
+    def get_vehicle_count(self):
+        return int(self._measures()["vehicles_inside"])
+
+    def get_vehicles(self, include_waiting=False):
+        outside = self._measures()["vehicles_outside"] if include_waiting else 0
+        return [f"vehicle_{index}" for index in range(self.get_vehicle_count() + int(outside))]
+
+
+@pytest.fixture
+def cityflow(monkeypatch):
+    module = types.ModuleType("cityflow")
+    module.Engine, module.__version__ = Engine, "9.9"
+    monkeypatch.setitem(sys.modules, "cityflow", module)
+    monkeypatch.setattr(Engine, "alive", [])
+    return module
+
+
+def test_both_engines_give_the_same_environment(cityflow):
+    adapter = make(engine="cityflow", **SETTINGS)
+    assert isinstance(adapter, CityFlowEngine) and adapter.provenance["engine"] == "cityflow 9.9"
+    observation, _ = adapter.reset(seed=4)
+    state = environment().begin(Engine.alive[0].demand)
+    np.testing.assert_array_equal(observation, environment().observe(state))
+    for step, action in enumerate(ACTIONS):
+        observation, reward, terminated, truncated, info = adapter.step(action)
+        state, expected, _ = transition()(state, jnp.int32(action))
+        np.testing.assert_array_equal(observation, environment().observe(state))
+        assert reward == expected and type(reward) is float and not terminated and truncated == (step == 5)
+        assert observation in adapter.observation_space and observation.dtype == np.float32
+    native = {name: float(value) for name, value in environment().measures(state).items()}
+    assert info["measures"] == pytest.approx(native)
+    adapter.close()
+
+
+def test_seeds_decide_the_draws(cityflow):
+    adapter = make(engine="cityflow", **SETTINGS)
+    drawn = []
+    for seed in (1, 1, 2, None):
+        adapter.reset(seed=seed)
+        drawn.append(Engine.alive[0].trips.lane.tolist())
+    assert drawn[0] == drawn[1] and drawn[0] != drawn[2] and drawn[2] != drawn[3]
+
+
+def test_the_registry_makes_it_as_a_gymnasium_environment(cityflow):
+    spec = registry.make("CityFlow", settings=SETTINGS | {"engine": "cityflow"})
+    assert spec.observation_size == 88 and spec.action_count == 16
+
+
+def test_an_engine_ends_with_its_environment(cityflow):
+    adapter = make(engine="cityflow", **SETTINGS)
+    folder = Path(adapter._folder.name)
+    assert folder.is_dir()
+    adapter.close()
+    adapter.close()
+    assert adapter._engine is None and not folder.exists()
+    with pytest.raises(SadqError, match="is closed"):
+        adapter.reset()
+    other = make(engine="cityflow", **SETTINGS)
+    folder = Path(other._folder.name)
+    del other
+    assert not folder.exists()
+
+
+def test_an_engine_that_fails_is_told_and_destroyed(cityflow, monkeypatch):
+    adapter = make(engine="cityflow", **SETTINGS)
+    adapter.reset(seed=0)
+    Engine.alive[0].failing = True
+    with pytest.raises(SadqError, match=r"failed in a step \(RuntimeError: the road is gone\)"):
+        adapter.step(0)
+    assert adapter._engine is None and adapter._folder is None
+
+    def broken(config_file, thread_num):
+        raise ValueError("no such file")
+
+    monkeypatch.setattr(cityflow, "Engine", broken)
+    with pytest.raises(SadqError, match="could not be started"):
+        make(engine="cityflow", **SETTINGS)
+
+
+def test_misuse_is_told(cityflow, monkeypatch):
+    adapter = make(engine="cityflow", **SETTINGS)
+    with pytest.raises(SadqError, match="before it was reset"):
+        adapter.step(0)
+    adapter.reset(seed=0)
+    with pytest.raises(SadqError, match="action 16, expected 0 to 15"):
+        adapter.step(16)
+    monkeypatch.setitem(sys.modules, "cityflow", None)
+    with pytest.raises(SadqError, match="needs the module `cityflow`.*choose engine='native'"):
+        make(engine="cityflow", **SETTINGS)
