@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {"machine": machine.describe(), "device": jax.devices()[0].device_kind, "runs": []}
+    results: dict[str, Any] = {"machine": machine.describe() | {"device": jax.devices()[0].device_kind}, "runs": []}
     for members in options.members:
         guided = replace(preset("cityflow", "sadq"), seeds=tuple(range(members)), buffer_size=10_000)
         plain = replace(guided, agent="dueling", alpha=None)

@@ -65,7 +65,8 @@ def main() -> None:
         for warmup, target in TARGETS.items()
         for batch in options.batch
     ]
-    print(json.dumps({"machine": machine.describe(), "results": results}, indent=1))
+    device = jax.devices()[0].device_kind
+    print(json.dumps({"machine": machine.describe() | {"device": device}, "results": results}, indent=1))
 
 
 if __name__ == "__main__":

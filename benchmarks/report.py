@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from report_environments import candidates_table, cityflow_table, ocloud_table, training_table
+
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
 RESULTS = HERE / "results"
@@ -243,6 +245,10 @@ def _device_line(results: dict[str, Any], work: str) -> str:
     return f"{line}\n\n{TRIAL}" if results.get("quick") else line
 
 
+def _environment(results: dict[str, Any], make: Callable[..., str], work: str) -> str:
+    return "\n\n".join([make(results, table), _device_line(results, work)])
+
+
 def failed(section: dict[str, Any]) -> bool:
     """Whether a measurement of our own went wrong; a peer that cannot be had is no failure."""
     contestants = section.get("contestants", section)
@@ -258,6 +264,12 @@ def update_page() -> None:
         "gpu": gpu_table,
         "gpu_agents": gpu_agents_table,
         "learning": learning_table,
+        "ocloud": lambda found: _environment(found, ocloud_table, "synthetic tasks, uniformly random decisions"),
+        "cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),
+        "gpu_cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),
+        "candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
+        "gpu_candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
+        "gpu_cityflow_training": lambda found: training_table(found, table),
     }
     for name, make in makers.items():
         path = RESULTS / f"{name}.json"

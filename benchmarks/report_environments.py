@@ -1,0 +1,68 @@
+"""Tables of O-Cloud's and CityFlow's speed, for report.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+Table = Callable[[list[str], list[list[str]]], str]
+
+
+def cityflow_table(results: dict[str, Any], table: Table) -> str:
+    """Decisions and simulated seconds, by how many environments run side by side."""
+    rows = [
+        [
+            str(row["envs"]),
+            f"{row['decisions_per_second']['median']:,.0f}",
+            f"{row['decisions_per_second']['least']:,.0f} - {row['decisions_per_second']['most']:,.0f}",
+            f"{row['milliseconds_per_simulated_second']:.3f}",
+            str(row["devices"]),
+        ]
+        for row in results["results"]
+    ]
+    return table(["environments", "decisions/s", "range", "ms a simulated second, all", "devices"], rows)
+
+
+def candidates_table(results: dict[str, Any], table: Table) -> str:
+    """The cost of an update by how the 256 actions are rolled out."""
+    rows = [
+        [
+            run["rollouts"],
+            str(run["members"]),
+            f"{run['milliseconds_per_update']:.3f}",
+            f"{run['temporary_megabytes']:,.0f}",
+        ]
+        for run in results["runs"]
+    ]
+    return table(["rollouts", "members", "ms an update, all", "temporaries, MB"], rows)
+
+
+def ocloud_table(results: dict[str, Any], table: Table) -> str:
+    """Decisions by how an episode's warm-up is had."""
+    rows = [
+        [
+            row["warmup"],
+            str(row["batch"]),
+            f"{row['decisions_per_second']['median']:,.0f}",
+            f"{row['decisions_per_second']['least']:,.0f} - {row['decisions_per_second']['most']:,.0f}",
+        ]
+        for row in results["results"]
+    ]
+    return table(["warm-up", "episodes side by side", "decisions/s", "range"], rows)
+
+
+def training_table(results: dict[str, Any], table: Table) -> str:
+    """A whole preset, seed by seed."""
+    rows = [
+        [
+            str(member["seed"]),
+            f"{member['final_return']:.1f}",
+            f"{member['measures']['average_travel_time']:.1f}",
+            f"{member['measures']['throughput']:.0f}",
+        ]
+        for member in results["members"]
+    ]
+    text = table(["seed", "final return", "average travel time, s", "vehicles through"], rows)
+    return (
+        f"{text}\n\n`sadq train cityflow sadq --seeds 5` on one H200: {results['steps']:,} env steps of "
+        f"{len(results['members'])} members in {results['wall_seconds']:.0f} s, {results['compile_seconds']:.0f} s of it "
+        "compilation; travel time and throughput are of the last evaluation, 8 episodes each."
+    )
