@@ -22,7 +22,7 @@ from tiny_runs import TINY
 import sadq
 from sadq import SADQ, SadqError
 from sadq.envs.base import Environment
-from sadq.experiment.config import Epsilon
+from sadq.experiment.config import Behaviour, Epsilon
 from sadq.experiment.presets import PRESETS
 
 NAMED_APART = ("preset", "environment", "agent", "seeds", "alpha", "steps")
@@ -124,7 +124,7 @@ def test_any_field_may_be_given_and_the_rest_comes_from_the_preset():
         ({"seeds": 0}, "No seeds were given"),
         ({"seeds": [1, 1]}, "A seed appears twice"),
         ({"preset": "nope"}, "Unknown preset 'nope': expected one of default, acrobot"),
-        ({"stepz": 3}, "Unknown field 'stepz': expected one of agent, alpha, batch_size"),
+        ({"stepz": 3}, "Unknown field 'stepz': expected one of agent, agreement, alpha, batch_size"),
         ({"batch_size": 0}, "batch_size = 0 must be at least 1"),
         ({"buffer_size": 10**13}, "The replay needs"),
         ({"env": "Pendulum-v1"}, "expected Discrete"),
@@ -206,6 +206,33 @@ def test_without_deterministic_it_explores_as_often_as_at_this_point_of_training
     epsilon = 0.1 + 0.4 * np.exp(-TINY.steps / 500)
     assert share == pytest.approx(epsilon * 2 / 3, abs=0.01), "one in three random actions is the greedy one"
     assert (model.predict(states)[0] == greedy).all()
+
+
+MANY = np.random.default_rng(1).integers(0, 2, (256, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("agent", "varies"),
+    [("rainbow", True), ("bdqn", True), ("teg", True), ("coact", True), ("iqn", True), ("sunrise", False)],
+)
+def test_every_exploration_predicts_with_and_without_chance(agent, varies):
+    """Deterministic is the policy that evaluation plays; exploring is behaviour at an episode's first step."""
+    own = SADQ("BitFlip-3", agent=agent, alpha=None, **PLAIN | {"behaviour": Behaviour(ucb_width=20.0)})
+    sure, again = own.predict(MANY)[0], own.predict(MANY)[0]
+    np.testing.assert_array_equal(sure, again)
+    actor = jax.tree.map(lambda leaf: leaf[0], own._experiment.state.learner.actor)
+    values = np.asarray(jax.vmap(actor.policy.mean)(MANY))
+    np.testing.assert_array_equal(sure, values.argmax(axis=1))
+    tries = [own.predict(MANY, deterministic=False)[0] for _ in range(2)]
+    assert np.array_equal(*tries) != varies
+    if agent == "sunrise":
+        members = np.asarray(jax.vmap(actor.network.values)(MANY))
+        optimistic = members.mean(axis=1) + 20 * members.std(axis=1)
+        np.testing.assert_array_equal(tries[0], optimistic.argmax(axis=1))
+        assert (tries[0] != sure).any()
+    mask = np.tile([False, True, False], (256, 1))
+    for deterministic in (True, False):
+        assert (own.predict(MANY, deterministic=deterministic, action_masks=mask)[0] == 1).all()
 
 
 @pytest.mark.parametrize("deterministic", [True, False])

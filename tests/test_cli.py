@@ -165,7 +165,7 @@ def test_listing_shows_presets_agents_and_environments(capsys):
         assert re.search(rf"(^|\W){re.escape(name)}(\W|$)", shown), name
     assert main("list", "agents") == 0
     shown = capsys.readouterr().out
-    assert "dueling" in shown and "CartPole-v0" not in shown
+    assert all(re.search(rf"(^|\W){name}(\W|$)", shown) for name in AGENTS) and "CartPole-v0" not in shown
 
 
 def test_the_package_is_a_program_too():

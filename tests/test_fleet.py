@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from sadq import keys
-from sadq.envs.base import Environment
 from sadq.envs.host import NativeAsHost
 from sadq.envs.native import BitFlip
 from sadq.experiment.build import hyper_of, make_learner, members_of, resolve
-from sadq.experiment.config import Model
+from sadq.experiment.networks import make_exploration
 from sadq.fleet import Fleet
 from sadq.host_loop import HostLoop
 from sadq.scan_loop import ScanFleet, ScanLoop
-from tiny import CHUNK, advanced, config, difference, loop_of, member
+from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, difference, loop_of, member
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +81,18 @@ def test_members_may_differ_in_every_traced_number():
     assert len({first[index].tobytes() for index in range(8)}) == 8
 
 
-@pytest.mark.parametrize("environment", ["BitFlip-4", "CartPole-v1", "Acrobot-v1"])
-def test_scan_loop_and_host_loop_are_the_same_bit_for_bit(environment):
-    made = config("dueling+sadq", environment, seeds=(2, 4))
+@pytest.mark.parametrize(
+    ("agent", "environment"), [("bdqn", "BitFlip-4"), ("teg", "CartPole-v1"), ("dueling+sadq", "Acrobot-v1")]
+)
+def test_scan_loop_and_host_loop_are_the_same_bit_for_bit(agent, environment):
+    """Also where acting has a memory: BDQN's weights, TEG's repetitions."""
+    made = config(agent, environment, seeds=(2, 4))
     native = resolve(environment)
     hyper, learner, seeds = hyper_of(made), make_learner(made, native), [2, 4]
-    scan = ScanLoop(ScanFleet(learner, 4, environment=native), hyper, CHUNK)
+    rule = make_exploration(made)
+    scan = ScanLoop(ScanFleet(learner, 4, rule, environment=native), hyper, CHUNK)
     host = HostLoop(
-        Fleet(learner, 4),
+        Fleet(learner, 4, rule),
         hyper,
         CHUNK,
         NativeAsHost(native, seeds, made.environments),
@@ -101,6 +104,7 @@ def test_scan_loop_and_host_loop_are_the_same_bit_for_bit(environment):
         hosted, host_metrics = host.advance(hosted, index * CHUNK)
     assert difference(scanned.ring, hosted.ring) == 0
     assert difference(scanned.learner, hosted.learner) == 0
+    assert difference((scanned.memory, scanned.fresh), (hosted.memory, hosted.fresh)) == 0
     assert set(scan_metrics) == set(host_metrics)
     for name, values in scan_metrics.items():
         np.testing.assert_allclose(values, host_metrics[name], rtol=1e-5, atol=1e-6)
@@ -123,45 +127,22 @@ def test_the_target_is_copied_at_its_interval(unit, interval, copies):
     assert seen == copies
 
 
-@dataclasses.dataclass(frozen=True)
-class Corridor(Environment):
-    """Walk right to the end of five cells, where a reward of 1 waits; walking left in the first cell is illegal."""
-
-    name: str = "Corridor"
-    observation_size: int = 5
-    action_count: int = 2
-    max_steps: int = 20
-
-    def initial(self, key):
-        return jnp.int32(0)
-
-    def transition(self, state, action, key):
-        reached = state + jnp.where(action == 1, 1, -1)
-        return reached, (reached == 4) * 1.0, reached == 4
-
-    def observe(self, state):
-        return jax.nn.one_hot(state, 5)
-
-    def legal(self, observation):
-        return jnp.stack([observation[0] < 0.5, jnp.bool_(True)])
-
-
-@pytest.mark.parametrize("agent", ["dqn", "double", "dueling", "dqn+sadq", "double+sadq", "dueling+sadq"])
-def test_agents_learn_a_corridor_with_a_known_value(agent):
-    """Q*(first cell, right) = gamma^3; illegal actions are never stored, and evaluation takes four steps."""
-    # A target guided by an untrained model is too low, so the model learns as fast as the values.
-    model = Model(hidden=(32,), batch_size=64, learning_rate=1e-2, updates_per_collect=10)
-    made = config(agent, "Corridor", discount=(0.9,), learning_rate=(3e-3,), hidden=(32,), model=model)
-    loop = loop_of(made, Corridor())
+@pytest.mark.parametrize("agent", ["dueling+sadq", "rainbow+sadq"])
+def test_agents_learn_a_corridor_where_one_action_is_illegal(agent):
+    """Illegal actions are never stored, and the values of the legal ones are known."""
+    loop = loop_of(corridor_config(agent, evaluation_episodes=8), MaskedCorridor())
     state = loop.start()
     for index in range(12):
         state, _ = loop.advance(state, index * CHUNK)
     first_cell = np.asarray(state.ring.observation)[0, ..., 0] == 1
     assert first_cell.any() and (np.asarray(state.ring.action)[0][first_cell] == 1).all()
-    evaluation = loop.evaluate(state, 0)
-    np.testing.assert_array_equal(evaluation.lengths, 4)
-    np.testing.assert_allclose(evaluation.discounted, 0.9**3, rtol=1e-5)
-    np.testing.assert_allclose(evaluation.predicted, 0.9**3, atol=0.05)
+    lengths = np.asarray(loop.evaluate(state, 0).lengths)
+    assert (lengths <= 4).all() and len(np.unique(lengths)) > 1
+    policy, environment = member(state.learner, 0).actor.policy, MaskedCorridor()
+    legal = jax.vmap(environment.legal)(jnp.eye(5)[:4])
+    values = jnp.where(legal, jax.vmap(policy.mean)(jnp.eye(5)[:4], legal), -jnp.inf)
+    np.testing.assert_allclose(values.max(axis=1), 0.9 ** np.array([3, 2, 1, 0]), atol=0.06)
+    np.testing.assert_array_equal(values.argmax(axis=1), 1)
 
 
 def test_evaluation_depends_on_its_number_and_the_seed_alone():
@@ -205,8 +186,11 @@ def test_noise_of_a_step_does_not_depend_on_how_collects_are_cut():
     """Keys are those of absolute steps, so a member explores alike whatever the length of its collects."""
     made = config("dqn")
     learner, hyper = make_learner(made, BitFlip(bits=4)), member(hyper_of(made), 0)
-    long, _ = Fleet(learner, 8).plan(hyper, jnp.int32(0))
-    short, _ = Fleet(learner, 4).plan(hyper, jnp.int32(1))
-    np.testing.assert_array_equal(long.coin[4:], short.coin)
-    assert not np.array_equal(long.coin[:4], short.coin)
+    long = Fleet(learner, 8).plan(hyper, jnp.int32(0))
+    short = Fleet(learner, 4).plan(hyper, jnp.int32(1))
+    np.testing.assert_array_equal(long.step[4:], short.step)
+    np.testing.assert_array_equal(long.epsilon[4:], short.epsilon)
+    np.testing.assert_array_equal(long.noise.coin[4:], short.noise.coin)
+    assert (long.noise.key[4:] == short.noise.key).all()
+    assert not np.array_equal(long.noise.coin[:4], short.noise.coin)
     assert keys.at(keys.member_key(0), 1) != keys.at(keys.member_key(0), 2)

@@ -1,18 +1,26 @@
-"""Small fleets that compile in seconds, and ways to compare them."""
+"""Small fleets that compile in seconds, a world whose values are known, and ways to compare them."""
 
 import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from sadq import keys
+from sadq.core.posterior import Posterior
 from sadq.envs.base import Environment
-from sadq.experiment.build import make_learner, make_loop, resolve
-from sadq.experiment.config import Config, Model
+from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
+from sadq.experiment.config import Bayesian, Config, Distribution, Epsilon, Model
 from sadq.experiment.presets import preset
 from sadq.fleet import Loop, MemberState
+from sadq.learner import Hyper, Learner, LearnerState
+from sadq.targets import Seen
+from sadq.types import Batch, Transition
 
 COLLECT, UPDATES, CHUNK = 32, 10, 10
+KEY = keys.member_key(9)
+BATCH = 12
 
 
 def config(agent: str, environment: str = "Acrobot-v1", **fields: Any) -> Config:
@@ -30,6 +38,8 @@ def config(agent: str, environment: str = "Acrobot-v1", **fields: Any) -> Config
         "steps": 4 * CHUNK * COLLECT,
         "evaluation_episodes": 2,
         "model": Model(hidden=(16, 16), batch_size=16),
+        "distribution": Distribution(atoms=11, quantiles=8, levels=4, cosines=8),
+        "bayesian": Bayesian(samples=200, chunk=100, refit_interval=128, resample_interval=100),
     }
     return dataclasses.replace(base, **(values | fields))
 
@@ -46,7 +56,7 @@ def advanced(loop: Loop, chunks: int) -> MemberState:
     return jax.tree.map(np.asarray, state)
 
 
-def learner_of(made: Config):
+def learner_of(made: Config) -> Learner:
     return make_learner(made, resolve(made.environment))
 
 
@@ -57,7 +67,97 @@ def member(state: Any, index: int) -> Any:
 def difference(left: Any, right: Any) -> float:
     """The largest absolute difference between two trees of the same shape; 0 means bitwise equal."""
     pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
-    return max(
+    found = (
         0.0 if np.array_equal(a, b) else float(np.abs(np.asarray(a, float) - np.asarray(b, float)).max()) or 1e-300
         for a, b in pairs
     )
+    return max(found, default=0.0)
+
+
+def assert_close(left: Any, right: Any, rtol: float = 1e-4, atol: float = 1e-6) -> None:
+    """Two trees of the same shape, leaf by leaf."""
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
+def seen(learner: Learner) -> Seen:
+    """Random transitions, every fourth of them terminal."""
+    size, actions = learner.ring.observation_size, learner.ring.action_count
+    observation, following = jax.random.normal(KEY, (2, BATCH, size))
+    action = jnp.arange(BATCH) % actions
+    reward = jnp.linspace(-1, 1, BATCH)
+    terminated = jnp.arange(BATCH) % 4 == 0
+    transition = Transition(observation, action, reward, following, terminated, jnp.zeros(BATCH, bool))
+    discount = jnp.where(terminated, 0.0, 0.9)
+    return Seen(Batch(observation, action, reward, following, discount), transition, terminated)
+
+
+def prepared(agent: str, **fields: Any) -> tuple[Learner, Hyper, LearnerState, Seen]:
+    """(learner, hyper of its one member, state with a target unlike the online network, a batch)."""
+    made = config(agent, discount=(0.9,), **fields)
+    learner = learner_of(made)
+    hyper = member(hyper_of(made), 0)
+    state = learner.init(hyper)
+    other = learner.init(hyper._replace(seed=jnp.uint32(77)))
+    state = state._replace(target=other.target)
+    if state.posterior is not None:
+        # The prior's mean is zero, at which every action would be worth the same.
+        mean = jax.random.normal(KEY, state.posterior.mean.shape)
+        state = state._replace(posterior=Posterior(mean, state.posterior.root), target=state.target.with_weights(mean))
+    return learner, hyper, state, seen(learner)
+
+
+@dataclasses.dataclass(frozen=True)
+class Corridor(Environment):
+    """Five cells in a row with a reward of 1 for reaching the last; there is a wall on the left.
+
+    Episodes begin anywhere, so that the reward is found by explorations that trust their values from the start.
+    """
+
+    name: str = "Corridor"
+    observation_size: int = 5
+    action_count: int = 2
+    max_steps: int = 20
+
+    def initial(self, key):
+        return jax.random.randint(key, (), 0, 4)
+
+    def transition(self, state, action, key):
+        reached = jnp.maximum(state + jnp.where(action == 1, 1, -1), 0)
+        return reached, (reached == 4) * 1.0, reached == 4
+
+    def observe(self, state):
+        return jax.nn.one_hot(state, 5)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedCorridor(Corridor):
+    """The same, where walking into the wall is illegal."""
+
+    def legal(self, observation):
+        return jnp.stack([observation[0] < 0.5, jnp.bool_(True)])
+
+
+def assert_knows_the_corridor(network: Any, atol: float = 0.06) -> None:
+    """Q*(cell, right) = gamma^(3 - cell) with gamma = 0.9, and right is best everywhere."""
+    values = np.asarray(jax.vmap(network.mean)(jnp.eye(5)[:4]))
+    np.testing.assert_allclose(values[:, 1], 0.9 ** np.array([3, 2, 1, 0]), atol=atol)
+    assert (values[:, 1] > values[:, 0]).all()
+
+
+def corridor_config(agent: str, **fields: Any) -> Config:
+    """An agent that learns the corridor in 1200 updates; with its own row's n."""
+    # A target guided by an untrained model is too low, so the model learns as fast as the values.
+    values: dict[str, Any] = {
+        "discount": (0.9,),
+        "learning_rate": (3e-3,),
+        "hidden": (32,),
+        "n_step": None,
+        "model": Model(hidden=(32,), batch_size=64, learning_rate=1e-2, updates_per_collect=10),
+        "distribution": Distribution(atoms=21, support=(-0.5, 1.5), quantiles=8, levels=4, cosines=8),
+        # Values here differ by a tenth, so a return's deviation from its expectation must be believed to be smaller.
+        "bayesian": Bayesian(noise_deviation=0.05, samples=400, chunk=100, refit_interval=128, resample_interval=100),
+        # Returns over several steps are those of the behaviour, so values are known only where it hardly explores.
+        "epsilon": Epsilon((1.0,), (0.01,), (1000.0,)),
+    }
+    return config(agent, "Corridor", **(values | fields))

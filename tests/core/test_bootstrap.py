@@ -1,5 +1,7 @@
 """Bootstrap rules: which next actions are chosen, with which weights, and what the mixed target keeps of its base."""
 
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from sadq.core import Categorical, Quantile, Scalar, double, greedy, successor_guided
 from sadq.core.bootstrap import RULES, best_action
+from sadq.core.returns import Mixing
 
 ACTIONS, ATOMS = 4, 5
 values_strategy = st.lists(st.floats(-100, 100, width=32), min_size=ACTIONS, max_size=ACTIONS)
@@ -83,9 +86,9 @@ def test_illegal_values_poison_nothing(base, poison: float):
 
     levels = (jnp.arange(ATOMS) + 0.5) / ATOMS
     distribution = jnp.where(mask[:, None], random_values(3, ACTIONS, ATOMS), poison)
-    quantiles = Quantile(distribution, levels, jnp.full(ATOMS, 1 / ATOMS))
-    for mixing in ("interpolate", "mixture"):
-        assert jnp.isfinite(quantiles.under(choice, mixing).mean)
+    for mixing in get_args(Mixing):
+        quantiles = Quantile(distribution, levels, jnp.full(ATOMS, 1 / ATOMS), mixing=mixing)
+        assert jnp.isfinite(quantiles.under(choice).mean)
     assert jnp.isfinite(Categorical(distribution, levels).under(choice).mean)
 
 
@@ -104,10 +107,10 @@ def returns_from(kind: str, values: jax.Array):
         return Scalar(values[..., 0], huber_at=1.0)
     if kind == "categorical":
         return Categorical(values, jnp.linspace(-2.0, 2.0, ATOMS))
-    return Quantile(values, (jnp.arange(ATOMS) + 0.5) / ATOMS, jnp.full(ATOMS, 1 / ATOMS))
+    return Quantile(values, (jnp.arange(ATOMS) + 0.5) / ATOMS, jnp.full(ATOMS, 1 / ATOMS), mixing=kind)
 
 
-@pytest.mark.parametrize("kind", ["scalar", "categorical", "quantile"])
+@pytest.mark.parametrize("kind", ["scalar", "categorical", *get_args(Mixing)])
 @pytest.mark.parametrize("base", [greedy, double])
 def test_alpha_one_is_bit_equal_to_the_base(kind: str, base):
     def loss(online: jax.Array, target: jax.Array, scores: jax.Array, alpha: jax.Array | None) -> jax.Array:

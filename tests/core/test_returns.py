@@ -1,5 +1,7 @@
 """Scalar, categorical and quantile returns against hand-computed numbers, rlax and naive loops."""
 
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sadq.core import Categorical, CategoricalTarget, Choice, Quantile, QuantileTarget, Scalar, project
-from sadq.core.returns import huber
+from sadq.core.returns import Mixing, huber
 
 ACTIONS, ATOMS = 3, 5
 SUPPORTS = [(-100, 0), (0, 1), (0, 35), (-30, 30), (-10, 10)]
@@ -52,6 +54,19 @@ def test_huber_meets_itself_at_kappa():
     np.testing.assert_array_equal(huber(jnp.array([0.5, 1.0]), 0.5), [0.125, 0.375])
     slope = jax.vmap(jax.grad(huber), in_axes=(0, None))(error, 1.0)
     np.testing.assert_array_equal(slope, jnp.clip(error, -1, 1))
+
+
+def test_surprises_are_what_priorities_are_made_of():
+    """|error| of a scalar whatever its loss, and the loss itself of distributions."""
+    for huber_at in (None, 0.5):
+        own = Scalar(jnp.array([1.0, 7.0]), huber_at).taken(0)
+        assert own.surprise_to(Scalar(jnp.float32(4), huber_at)) == 3.0
+    atoms = jnp.linspace(-2.0, 2.0, ATOMS)
+    choice = two_actions(0, 2, 0.3)
+    for kind in (lambda values: Categorical(values, atoms), even):
+        own, target = kind(random_values(0, ACTIONS, ATOMS)).taken(1), kind(random_values(1, ACTIONS, ATOMS))
+        backed_up = target.under(choice).backup(0.5, 0.9)
+        assert own.surprise_to(backed_up) == own.loss_to(backed_up)
 
 
 # Categorical
@@ -101,6 +116,18 @@ def test_projection_at_integer_positions_loses_no_mass():
     np.testing.assert_allclose(project(0 * atoms + 2, probabilities, atoms), [0, 0, 1, 0, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize(("reward", "place"), [(-2.0, 0), (-3.5, 0), (0.0, 2), (1.0, 3), (2.0, 4), (7.0, 4)])
+def test_a_terminal_reward_on_an_atom_or_outside_the_support_is_one_atom(reward: float, place: int):
+    """Both ends, the middle, and beyond: all the mass, in one place."""
+    atoms = jnp.linspace(-2.0, 2.0, ATOMS)
+    target = Categorical(random_values(3, ACTIONS, ATOMS), atoms).under(two_actions(0, 1, 0.5)).backup(reward, 0.0)
+    projected = project(target.atoms, target.probabilities, atoms)
+    np.testing.assert_allclose(projected, np.eye(ATOMS)[place], atol=1e-6)
+    np.testing.assert_allclose(
+        projected, rlax.categorical_l2_project(target.atoms, target.probabilities, atoms), atol=1e-6
+    )
+
+
 @pytest.mark.parametrize(("offset", "end"), [(1e6, -1), (-1e6, 0)])
 def test_projection_piles_far_mass_on_the_last_atom(offset: float, end: int):
     atoms = jnp.linspace(-10.0, 10.0, 51)
@@ -147,9 +174,14 @@ def test_terminal_categorical_target_is_the_reward_alone():
 # Quantile
 
 
-def even(values: jax.Array, kappa: float = 1.0) -> Quantile:
+def even(values: jax.Array, kappa: float = 1.0, mixing: Mixing = "interpolate") -> Quantile:
     count = values.shape[-1]
-    return Quantile(values, (jnp.arange(count) + 0.5) / count, jnp.full(count, 1 / count), kappa)
+    return Quantile(values, (jnp.arange(count) + 0.5) / count, jnp.full(count, 1 / count), kappa, mixing)
+
+
+def atoms_of(values: jax.Array) -> QuantileTarget:
+    """A target with one part, all of whose atoms weigh the same."""
+    return QuantileTarget(values[None], jnp.ones(1), jnp.full(values.shape, 1 / values.shape[0]))
 
 
 def naive_loss(own: np.ndarray, levels: np.ndarray, target: np.ndarray, weights: np.ndarray, kappa: float) -> float:
@@ -163,25 +195,35 @@ def naive_loss(own: np.ndarray, levels: np.ndarray, target: np.ndarray, weights:
 
 
 def test_quantile_by_hand():
-    returns = even(jnp.array([[0.0, 2.0], [1.0, 5.0]]))
+    values = jnp.array([[0.0, 2.0], [1.0, 5.0]])
+    returns = even(values)
     np.testing.assert_array_equal(returns.mean, [1.0, 3.0])
     interpolated = returns.under(two_actions(1, 0, 0.5)).backup(1.0, 2.0)
-    np.testing.assert_array_equal(interpolated.values, [2.0, 8.0])
-    mixture = returns.under(two_actions(1, 0, 0.25), "mixture")
-    np.testing.assert_array_equal(mixture.values, [1.0, 5.0, 0.0, 2.0])
-    np.testing.assert_array_equal(mixture.weights, [0.125, 0.125, 0.375, 0.375])
+    np.testing.assert_array_equal(interpolated.values, [[2.0, 8.0]])
+    np.testing.assert_array_equal(interpolated.weights, [1.0])
+    mixture = even(values, mixing="mixture").under(two_actions(1, 0, 0.25)).backup(1.0, 2.0)
+    np.testing.assert_array_equal(mixture.values, [[3.0, 11.0], [1.0, 5.0]])
+    np.testing.assert_array_equal(mixture.weights, [0.25, 0.75])
+    for target in (interpolated, mixture):
+        np.testing.assert_array_equal(target.widths, [0.5, 0.5])
+    assert mixture.mean == 0.25 * 7 + 0.75 * 3
     # Quantiles 0.25 at 0 and 0.75 at 2; target atoms 1 and 2, each half: one-sided errors (1, 2) and (-1, 0).
-    target = QuantileTarget(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
     expected = 0.25 * (0.5 + 1.5) / 2 + 0.25 * 0.5 / 2
-    np.testing.assert_allclose(returns.taken(0).loss_to(target), expected, rtol=1e-6)
+    np.testing.assert_allclose(returns.taken(0).loss_to(atoms_of(jnp.array([1.0, 2.0]))), expected, rtol=1e-6)
+    # The same two atoms as two parts of one atom each, and once more with all the weight on the second.
+    apart = QuantileTarget(jnp.array([[1.0], [2.0]]), jnp.array([0.5, 0.5]), jnp.ones(1))
+    np.testing.assert_allclose(returns.taken(0).loss_to(apart), expected, rtol=1e-6)
+    second = QuantileTarget(apart.values, jnp.array([0.0, 1.0]), jnp.ones(1))
+    np.testing.assert_allclose(returns.taken(0).loss_to(second), 0.25 * 1.5, rtol=1e-6)
 
 
 def test_quantile_mean_follows_uneven_widths():
     widths = jnp.array([0.5, 0.25, 0.25])
-    returns = Quantile(jnp.array([[1.0, 2.0, 4.0]]), jnp.array([0.25, 0.625, 0.875]), widths)
-    np.testing.assert_array_equal(returns.mean, [2.0])
-    for mixing in ("interpolate", "mixture"):
-        assert returns.under(Choice(jnp.array([0]), jnp.ones(1)), mixing).mean == 2.0
+    for mixing in get_args(Mixing):
+        levels = jnp.array([0.25, 0.625, 0.875])
+        returns = Quantile(jnp.array([[1.0, 2.0, 4.0]]), levels, widths, mixing=mixing)
+        np.testing.assert_array_equal(returns.mean, [2.0])
+        assert returns.under(Choice(jnp.array([0]), jnp.ones(1))).mean == 2.0
 
 
 @pytest.mark.parametrize("kappa", [1.0, 0.1, 10.0])
@@ -195,13 +237,13 @@ def test_quantile_loss_is_that_of_rlax_and_of_a_loop(kappa: float, discount: flo
     # rlax leaves the factor 1 / kappa of the original paper out, and puts quantiles first.
     expected = rlax.quantile_q_learning(online.T, own.midpoints, 1, 0.5, discount, target.T, target.T, kappa) / kappa
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    looped = naive_loss(*map(np.asarray, (own.values, own.midpoints, backed_up.values, backed_up.weights)), kappa)
+    looped = naive_loss(*map(np.asarray, (own.values, own.midpoints, backed_up.values[0], backed_up.widths)), kappa)
     np.testing.assert_allclose(loss, looped, rtol=1e-5)
 
 
 def test_a_tiny_kappa_approaches_plain_quantile_regression():
     own, target = random_values(4, ATOMS), random_values(5, ATOMS)
-    loss = even(own, 1e-4).loss_to(QuantileTarget(target, jnp.full(ATOMS, 1 / ATOMS)))
+    loss = even(own, 1e-4).loss_to(atoms_of(target))
     expected = rlax.quantile_regression_loss(own, even(own).midpoints, target, huber_param=0.0)
     np.testing.assert_allclose(loss, expected, rtol=1e-3)
 
@@ -209,16 +251,16 @@ def test_a_tiny_kappa_approaches_plain_quantile_regression():
 @pytest.mark.parametrize("error", [-2.0, -1.0, 0.0, 1.0, 2.0])
 def test_quantile_loss_at_and_beyond_kappa(error: float):
     own = Quantile(jnp.zeros(1), jnp.array([0.25]), jnp.ones(1), huber_at=1.0)
-    loss = own.loss_to(QuantileTarget(jnp.array([error]), jnp.ones(1)))
+    loss = own.loss_to(atoms_of(jnp.array([error])))
     slope = 0.75 if error < 0 else 0.25
     assert loss == slope * {0.0: 0.0, 1.0: 0.5, 2.0: 1.5}[abs(error)]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.5, 1.0])
 def test_mixture_and_interpolation_share_their_mean_but_not_their_loss(alpha: float):
-    returns, own = even(random_values(6, ACTIONS, ATOMS)), even(random_values(7, ATOMS))
-    choice = two_actions(0, 2, alpha)
-    mixture = returns.under(choice, "mixture").backup(0.5, 0.9)
+    values, own = random_values(6, ACTIONS, ATOMS), even(random_values(7, ATOMS))
+    returns, choice = even(values), two_actions(0, 2, alpha)
+    mixture = even(values, mixing="mixture").under(choice).backup(0.5, 0.9)
     interpolated = returns.under(choice).backup(0.5, 0.9)
     np.testing.assert_allclose(mixture.mean, interpolated.mean, rtol=1e-5)
     np.testing.assert_allclose(mixture.mean, 0.5 + 0.9 * jnp.dot(choice.weights, returns.mean[choice.actions]), 1e-5)
@@ -226,3 +268,22 @@ def test_mixture_and_interpolation_share_their_mean_but_not_their_loss(alpha: fl
     np.testing.assert_allclose(own.loss_to(mixture), alpha * apart[0] + (1 - alpha) * apart[1], rtol=1e-5)
     if 0 < alpha < 1:
         assert own.loss_to(interpolated) != own.loss_to(mixture)
+
+
+def test_terminal_quantile_target_is_the_reward_alone():
+    target = even(random_values(6, ACTIONS, ATOMS)).under(two_actions(0, 2, 0.3)).backup(1.5, 0.0)
+    np.testing.assert_array_equal(target.values, np.full((1, ATOMS), 1.5))
+    assert target.mean == pytest.approx(1.5)
+    own = even(jnp.full(ATOMS, 1.5))
+    assert own.loss_to(target) == 0
+
+
+@pytest.mark.parametrize("kappa", [0.0, 1.0])
+def test_a_mixture_s_loss_is_that_of_rlax_on_each_part(kappa: float):
+    returns, own = even(random_values(8, ACTIONS, ATOMS), kappa, "mixture"), even(random_values(9, ATOMS), kappa)
+    target = returns.under(two_actions(0, 1, 0.2)).backup(0.5, 0.9)
+    parts = [
+        rlax.quantile_regression_loss(own.values, own.midpoints, 0.5 + 0.9 * returns.values[action], kappa)
+        for action in (0, 1)
+    ]
+    np.testing.assert_allclose(own.loss_to(target), 0.2 * parts[0] + 0.8 * parts[1], rtol=1e-5)

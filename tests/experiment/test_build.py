@@ -10,12 +10,25 @@ import tiny_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sadq.agents import AGENTS
 from sadq.envs import registry
 from sadq.errors import SadqError
 from sadq.experiment import build
 from sadq.experiment.build import MAX_CHUNK, Grid, check_memory, hyper_of, make_learner, members_of
-from sadq.experiment.config import Config
+from sadq.experiment.config import Bayesian, Behaviour, Config, Distribution
+from sadq.experiment.networks import make_exploration, support_of
 from sadq.experiment.run import create
+from sadq.exploration import Counteractive, EpsilonGreedy, Greedy, TemporallyExtended, Thompson, UpperConfidence
+from sadq.nets import (
+    BayesianHead,
+    CategoricalHead,
+    Ensemble,
+    FractionHead,
+    ImplicitHead,
+    NoisyLinear,
+    QuantileHead,
+    ScalarHead,
+)
 
 PLAIN = Config(agent="dqn", alpha=None, target_update_interval=100)
 BITFLIP = registry.make("BitFlip-3")
@@ -116,15 +129,95 @@ def test_the_config_overrides_the_replay_of_an_agents_row():
     assert other.ring.steps == 3
 
 
-ROWS = [("dqn", "greedy", False), ("double", "double", False), ("dueling", "greedy", True)]
+#        head             rule      explores by         noisy  dueling networks
+ROWS = {
+    "dqn": (ScalarHead, "greedy", EpsilonGreedy, False, False, 1),
+    "double": (ScalarHead, "double", EpsilonGreedy, False, False, 1),
+    "dueling": (ScalarHead, "greedy", EpsilonGreedy, False, True, 1),
+    "bdqn": (BayesianHead, "double", Thompson, False, False, 1),
+    "sunrise": (ScalarHead, "greedy", UpperConfidence, False, False, 5),
+    "c51": (CategoricalHead, "greedy", EpsilonGreedy, False, False, 1),
+    "rainbow": (CategoricalHead, "double", Greedy, True, True, 1),
+    "qrdqn": (QuantileHead, "greedy", EpsilonGreedy, False, False, 1),
+    "iqn": (ImplicitHead, "greedy", EpsilonGreedy, False, False, 1),
+    "fqf": (FractionHead, "greedy", EpsilonGreedy, False, False, 1),
+    "teg": (CategoricalHead, "double", TemporallyExtended, False, True, 1),
+    "coact": (QuantileHead, "greedy", Counteractive, False, False, 1),
+}
 
 
-@pytest.mark.parametrize(("agent", "rule", "dueling"), ROWS)
-def test_an_agent_is_built_as_its_row_says(agent, rule, dueling):
-    learner = make_learner(dataclasses.replace(PLAIN, agent=agent, hidden=(8,)), BITFLIP)
-    network = learner.make_network(jax.random.key(0))
-    assert learner.rule == rule
-    assert (network.head.stream.value is not None) == dueling
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_is_built_as_its_row_says(agent):
+    head, rule, exploration, noisy, dueling, networks = ROWS[agent]
+    config = dataclasses.replace(PLAIN, agent=agent, hidden=(8,))
+    learner = make_learner(config, BITFLIP)
+    network = jax.eval_shape(learner.make_network, jax.random.key(0))
+    single = network.members if isinstance(network, Ensemble) else network
+    assert (learner.rule, type(single.head), type(make_exploration(config))) == (rule, head, exploration)
+    assert getattr(network, "size", 1) == learner.ensemble_size == networks
+    kinds = [
+        type(node).__name__ for node in jax.tree.leaves(single, is_leaf=lambda node: isinstance(node, NoisyLinear))
+    ]
+    assert ("NoisyLinear" in kinds) == noisy
+    if not isinstance(single.head, BayesianHead):
+        stream = single.head.at.stream if hasattr(single.head, "at") else single.head.stream
+        assert (stream.value is not None) == dueling
+    assert (learner.inference is not None) == (agent == "bdqn")
+    assert (learner.backup_temperature is not None) == (agent == "sunrise")
+    assert (learner.prioritised is not None, learner.ring.steps) == (
+        (True, 3) if agent in ("rainbow", "teg") else (False, 1)
+    )
+
+
+def test_the_numbers_of_axes_reach_what_they_describe():
+    distribution = Distribution(atoms=7, support=(-2.0, 3.0), quantiles=9, levels=5, cosines=6, huber=0.5)
+    behaviour = Behaviour(repeat_exponent=1.5, repeat_longest=9, counteractive_starts=11, ucb_width=2.5)
+    config = dataclasses.replace(PLAIN, hidden=(8,), distribution=distribution, behaviour=behaviour)
+
+    def built(agent: str):
+        own = dataclasses.replace(config, agent=agent)
+        return jax.eval_shape(make_learner(own, BITFLIP).make_network, jax.random.key(0)), make_exploration(own)
+
+    categorical = built("c51")[0].head
+    assert (categorical.atoms, categorical.low, categorical.high) == (7, -2.0, 3.0)
+    assert categorical.stream.advantage.weight.shape == (8, 3 * 7)
+    quantile, counteractive = built("coact")
+    assert (quantile.head.quantiles, quantile.head.huber_at, counteractive.starts) == (9, 0.5, 11)
+    implicit = built("iqn")[0].head
+    assert (implicit.levels, implicit.at.cosines, implicit.huber_at) == (5, 6, 0.5)
+    assert built("fqf")[0].head.proposal.weight.shape == (8, 5)
+    assert built("teg")[1] == TemporallyExtended(1.5, 9)
+    assert built("sunrise")[1] == UpperConfidence(2.5)
+
+
+@pytest.mark.parametrize(
+    ("environment", "support"),
+    [
+        ("CartPole-v1", (0.0, 100.0)),
+        ("BitFlip-9", (0.0, 1.0)),
+        ("Acrobot-v1", (-100.0, 0.0)),
+        ("Other", (-100.0, 100.0)),
+    ],
+)
+def test_a_support_is_the_config_s_or_the_environment_s(environment, support):
+    assert support_of(PLAIN, environment) == support
+    own = dataclasses.replace(PLAIN, distribution=Distribution(support=(1.0, 2.0)))
+    assert support_of(own, environment) == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "interval"),
+    [
+        ({"target_update_interval": 640}, 640),
+        ({"target_update_interval": 50, "target_update_unit": "updates", "collect": 64, "updates_per_collect": 4}, 800),
+        ({"target_update_interval": None, "soft_target_rate": 0.1}, build.REFIT_INTERVAL),
+        ({"target_update_interval": 640, "bayesian": Bayesian(refit_interval=96)}, 96),
+    ],
+)
+def test_a_posterior_is_refitted_with_the_target_s_copy_unless_told_otherwise(changes, interval):
+    learner = make_learner(dataclasses.replace(PLAIN, agent="bdqn", **changes), BITFLIP)
+    assert learner.inference.refit_interval == interval
+    assert learner.inference.chunk <= learner.inference.samples
 
 
 def test_the_encoder_has_the_configs_layers_and_the_head_adds_one():

@@ -8,16 +8,17 @@ import pytest
 import tiny_runs
 
 from sadq.errors import SadqError
-from sadq.experiment.config import Config, Epsilon, Model
+from sadq.experiment.config import Config
 from sadq.experiment.presets import PRESETS
 from sadq.experiment.records import from_json, to_json
 
 SOUND = Config(agent="dqn", alpha=None, target_update_interval=100)
+PARTS = ("epsilon", "behaviour", "distribution", "bayesian", "agreement", "model")
 
 
 def changed(config: Config, changes: dict) -> Config:
     """`config` with fields replaced, nested ones by their dotted names."""
-    parts = {"epsilon": config.epsilon, "model": config.model}
+    parts = {name: getattr(config, name) for name in PARTS}
     for name in [name for name in changes if "." in name]:
         part, field = name.split(".")
         parts[part] = dataclasses.replace(parts[part], **{field: changes[name]})
@@ -87,10 +88,31 @@ COUNTS = [
     "model.batch_size",
     "model.updates_per_collect",
     "model.samples",
+    "behaviour.repeat_longest",
+    "distribution.quantiles",
+    "distribution.levels",
+    "distribution.cosines",
+    "bayesian.samples",
+    "bayesian.chunk",
+    "bayesian.resample_interval",
+]
+COUNTS_OR_NONE = ["n_step", "ensemble", "model.action_chunk", "model.candidates", "bayesian.refit_interval"]
+POSITIVE = [
+    "model.learning_rate",
+    "model.state_scale",
+    "distribution.fraction_learning_rate",
+    "bayesian.prior_deviation",
+    "bayesian.noise_deviation",
+]
+NOT_NEGATIVE = [
+    "behaviour.repeat_exponent",
+    "behaviour.ucb_width",
+    "distribution.huber",
+    "agreement.temperature",
 ]
 REFUSED = [
     *[({name: 0}, f"{name} = 0 must be at least 1.") for name in COUNTS],
-    *[({name: 0}, f"{name} = 0 must be at least 1, or None.") for name in ("n_step", "model.action_chunk")],
+    *[({name: 0}, f"{name} = 0 must be at least 1, or None.") for name in COUNTS_OR_NONE],
     ({"target_update_interval": -5}, "target_update_interval = -5 must be at least 1, or None."),
     *[({name: ()}, f"{name} =  must name at least one layer") for name in ("hidden", "model.hidden")],
     *[({name: (8, 0)}, f"{name} = 8 0 must name at least one layer") for name in ("hidden", "model.hidden")],
@@ -99,10 +121,23 @@ REFUSED = [
         for name in ("learning_rate", "epsilon.decay")
         for bad in (0.0, -1.0, float("nan"), float("inf"))
     ],
+    *[({name: bad}, f"{name} = {bad} must be a positive number.") for name in POSITIVE for bad in (0.0, float("inf"))],
+    *[({name: bad}, f"{name} = {bad} must be 0 or more.") for name in NOT_NEGATIVE for bad in (-0.1, float("nan"))],
+    ({"behaviour.counteractive_starts": -1}, "behaviour.counteractive_starts = -1 must be 0 or more."),
+    ({"distribution.atoms": 1}, "distribution.atoms = 1 must be at least 2."),
     *[
-        ({name: bad}, f"{name} = {bad} must be a positive number.")
-        for name in ("model.learning_rate", "model.state_scale")
-        for bad in (0.0, float("inf"))
+        (
+            {"distribution.support": bad},
+            f"distribution.support = {bad[0]} {bad[1]} must be two numbers, the smaller one first.",
+        )
+        for bad in ((1.0, 1.0), (2.0, 1.0), (0.0, float("inf")), (float("nan"), 1.0))
+    ],
+    ({"agent": "fqf", "distribution.levels": 1}, "distribution.levels = 1 must be at least 2 for head fraction"),
+    ({"distribution.mixing": "mixture"}, "distribution.mixing = mixture was given, but head scalar has no quantiles"),
+    ({"agent": "c51", "distribution.mixing": "mixture"}, "but head categorical has no quantiles to mix"),
+    *[
+        ({"agreement.bootstrap_share": bad}, f"agreement.bootstrap_share = {bad} must lie in (0, 1].")
+        for bad in (0.0, 1.1, float("nan"))
     ],
     *[
         ({name: (0.5, bad)}, f"{name} = {bad} must lie in [0, 1].")
@@ -131,6 +166,7 @@ REFUSED = [
     ({"buffer_size": 63}, "buffer_size = 63 is too small: it must hold at least one collect, 64 transitions."),
     ({"buffer_size": 71, "n_step": 3}, "it must hold at least one collect, 80 transitions."),
     ({"n_step": 9}, "n_step = 9 must not exceed the 8 steps of a collect"),
+    ({"agent": "rainbow", "collect": 16}, "n_step = 3 must not exceed the 2 steps of a collect"),
 ]
 
 
@@ -152,6 +188,12 @@ def test_what_cannot_run_is_refused_in_a_sentence(changes, sentence):
         {"seeds": (0, 2**32 - 1)},
         {"target_update_interval": None, "soft_target_rate": 1.0},
         {"collect": 8},
+        {"distribution.atoms": 2, "distribution.support": (-1.0, 0.0), "agent": "c51"},
+        {"distribution.levels": 1, "agent": "iqn"},
+        {"distribution.levels": 2, "agent": "fqf", "distribution.mixing": "mixture"},
+        {"distribution.huber": 0.0, "agent": "qrdqn"},
+        {"behaviour.counteractive_starts": 0, "agent": "coact"},
+        {"agreement.bootstrap_share": 1.0, "agreement.temperature": 0.0, "agent": "sunrise", "ensemble": 2},
     ],
     ids=str,
 )
@@ -197,7 +239,7 @@ def test_every_field_explains_itself():
     import ast
     import inspect
 
-    for kind in (Config, Epsilon, Model):
+    for kind in (Config, *(type(getattr(SOUND, part)) for part in PARTS)):
         body = ast.parse(inspect.getsource(kind)).body[0].body
         for field, after in zip(body, body[1:], strict=False):
             if isinstance(field, ast.AnnAssign):

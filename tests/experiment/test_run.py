@@ -185,7 +185,7 @@ def test_speed_leaves_compilation_out(toll):
 
 def test_members_with_different_seeds_share_nothing(whole):
     ends = tiny_runs.tensors(whole)
-    weights = [value for name, value in ends.items() if "online" in name and "weight" in name]
+    weights = [value for name, value in ends.items() if ".online.parameters" in name and "weight" in name]
     assert weights and all(not np.any(value[0] == value[1]) for value in weights)
 
 

@@ -80,3 +80,21 @@ def test_one_step_view_is_what_was_written():
     seen = ring.one_step(state, jnp.array([[2, 3], [4, 5]]))
     np.testing.assert_array_equal(seen.reward, [[10, 11], [20, 21]])
     np.testing.assert_array_equal(seen.next_observation[..., 0], [[2, 2], [3, 3]])
+
+
+@pytest.mark.parametrize("written", [3, 6, 7, 20])
+def test_a_transition_keeps_its_number_while_the_ring_turns(written):
+    """Step t of environment e is number 2 t + e of the run, wherever it lies and however often the ring wrapped."""
+    ring, state = make(), make().init()
+    for first in range(written):
+        state = ring.add(state, jnp.int32(first), rows(first, 1))
+    held = jnp.arange(ENVIRONMENTS * min(written, ring.rows))
+    seen = ring.one_step(state, held)
+    step, environment = np.asarray(seen.observation[:, 0]), np.asarray(seen.reward) % 10
+    np.testing.assert_array_equal(ring.number(held, jnp.int32(written)), ENVIRONMENTS * step + environment)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_model_s_view_is_one_step_whatever_n_is(steps):
+    single = make(steps=steps).single_steps
+    assert (single.steps, single.rows) == (1, make(steps=steps).rows)
