@@ -9,7 +9,7 @@ DEMO := runs/demo
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d,trace]"
 	touch $@
 
 run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report
@@ -32,7 +32,7 @@ learn: $(READY)  ## Agents that must reach a return: slow
 	$(BIN)/python -m pytest -m learning --durations=0
 
 bench: $(READY)  ## Speed against peers, which get an environment of their own
-	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json
+	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json $(if $(SECTIONS),--sections $(SECTIONS))
 
 clean:
 	rm -rf $(VENV) .venv-peers build src/*.egg-info
