@@ -243,7 +243,7 @@ class Learner:
             compared = _each(compare, keys.purpose(key, "noise"), online, others=(targets,))
             losses, auxiliary, surprise, values = compared
             # The networks of an ensemble share nothing, so the sum of their losses gives each its own gradient.
-            total = jnp.sum(jnp.mean(weight * losses, axis=-1)) + jnp.sum(jnp.mean(auxiliary, axis=-1))
+            total = jnp.sum(jnp.mean(weight * (losses + auxiliary), axis=-1))
             return total, (losses, surprise, values)
 
         (value, (losses, surprise, values)), gradient = jax.value_and_grad(loss, has_aux=True)(state.online.parameters)

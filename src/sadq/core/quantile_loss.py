@@ -85,8 +85,10 @@ def target_by_target(values: Array, levels: Array, targets: Array, weights: Arra
         return (sums[0] + loss, sums[1] + pull), None
 
     nothing = jnp.zeros_like(values)
-    # A divisor of the count leaves no remainder, which would run outside the loop.
-    unroll = math.gcd(targets.shape[0], UNROLL)
+    # A divisor of the count leaves no remainder, which would run outside the loop; and a loop of one turn would be none.
+    count = targets.shape[0]
+    unroll = math.gcd(count, UNROLL)
+    unroll = unroll if unroll < count else max(1, count // 2)
     return jax.lax.scan(take, (nothing, nothing), (targets, weights), unroll=unroll)[0]
 
 

@@ -85,7 +85,9 @@ class Prioritised:
         boundaries = jnp.cumsum(priorities.sums)
         total = boundaries[-1]
         target = (jnp.arange(batch) + jax.random.uniform(key, (batch,))) / batch * total
-        block = jnp.minimum(jnp.searchsorted(boundaries, target, side="right"), self.blocks - 1)
+        # A number next to one rounds to the whole total, beyond every block that holds something.
+        last_block = self.blocks - 1 - jnp.argmax(priorities.sums[::-1] > 0)
+        block = jnp.minimum(jnp.searchsorted(boundaries, target, side="right"), last_block)
         inside = target - jnp.where(block > 0, boundaries[block - 1], 0.0)
         leaves = priorities.leaves[block]
         cumulative = jnp.cumsum(leaves, axis=1)
