@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import typing
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from sadq.agents import check_row, parse_agent
@@ -146,11 +147,25 @@ def _validate_choices(part: Any, where: str = "") -> None:
         if dataclasses.is_dataclass(value):
             _validate_choices(value, f"{where}{name}.")
         choices = [choice for option in (kind, *typing.get_args(kind)) for choice in _choices(option)]
+        choices += [added for added in _added(name) if added not in choices]
         optional = type(None) in typing.get_args(kind)
         check(
             not choices or value in choices or (optional and value is None),
             f"{where}{name} = {value!r} is unknown: expected {', '.join(choices)}{', or None' if optional else ''}.",
         )
+
+
+def _added(field: str) -> Iterable[str]:
+    """Names that a program may have added to those a field takes; imported late, as JAX comes with them."""
+    if field == "gate":
+        from sadq.core.gates import GATES
+
+        return GATES
+    if field == "bootstrap":
+        from sadq.core.bootstrap import RULES
+
+        return RULES
+    return ()
 
 
 def _choices(kind: Any) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class Scenario:
     signals_set: bool  # phases are set from outside; else they follow the road net's own times
     net: RoadNet
     flows: tuple[Flow, ...]
-    flow_file: str = "flow.json"  # to name in complaints
+    flow_file: str = dataclasses.field(default="flow.json", compare=False)  # to name in complaints
 
 
 def read_scenario(config: str | Path) -> Scenario:
