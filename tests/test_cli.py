@@ -407,7 +407,12 @@ def test_a_full_disk_while_saving_is_refused_in_one_sentence(refusal, tmp_path, 
 
 def test_ctrl_c_before_the_first_step_is_one_sentence_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run.Experiment, "begin", lambda self: os.kill(os.getpid(), signal.SIGINT))
-    code = main("train", "bitflip", "sadq", *options(out=tmp_path / "run"))
+    # A shell that starts the tests in the background may have told them to ignore Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = main("train", "bitflip", "sadq", *options(out=tmp_path / "run"))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert code == 130
     assert (tmp_path / "run" / "config.json").exists()
 
