@@ -15,10 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import machine
+from episodes import random_episode
 from jax.sharding import Mesh, PartitionSpec
 
 from sadq import keys
-from sadq.envs import base
 from sadq.envs.cityflow.environment import CityFlow, make
 from sadq.types import Array, Key
 
@@ -26,26 +26,16 @@ TARGET = 80
 """Decisions a second to beat: those of CityFlow's own engine on DI-smartcross's grid, pinned to one core."""
 
 
-def episode(environment: CityFlow, key: Key) -> tuple[Array, Array]:
-    """(return, fault) of an episode with uniformly random decisions, from its reset on; all observations are made."""
-
-    def step(carry: tuple[base.Timed, Array], number: Array) -> tuple[tuple[base.Timed, Array], None]:
-        timed, total = carry
-        action = jax.random.randint(keys.at(key, number), (), 0, environment.action_count)
-        timed, outcome = base.step(environment, timed, action, key)
-        # The observation takes part in the result, or the compiler would leave it out.
-        return (timed, total + outcome.reward + 1e-9 * jnp.sum(outcome.observation)), None
-
-    carry = base.reset(environment, key), jnp.float32(0)
-    (timed, total), _ = jax.lax.scan(step, carry, jnp.arange(environment.max_steps))
-    return total, timed.state.traffic.fault
-
-
 def measure(environment: CityFlow, envs: int, repetitions: int) -> dict[str, Any]:
     """Rates of whole episodes, `envs` side by side."""
     devices = jax.devices()[: max(count for count in range(1, len(jax.devices()) + 1) if envs % count == 0)]
     split, mesh = PartitionSpec("envs"), Mesh(devices, ("envs",))
-    batch = jax.vmap(lambda key: episode(environment, key))
+
+    def whole(key: Key) -> tuple[Array, Array]:
+        total, state = random_episode(environment, key)
+        return total, state.traffic.fault
+
+    batch = jax.vmap(whole)
     program = jax.jit(jax.shard_map(batch, mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
     began = time.perf_counter()
     jax.block_until_ready(program(keys.range_of(keys.member_key(0), 0, envs)))

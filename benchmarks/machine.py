@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -26,9 +27,14 @@ def describe(packages: Iterable[str] = ("jax", "jaxlib", "equinox", "optax", "nu
         "versions": versions(packages),
         "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": command(),
         "load_average": load_average(),
     }
+
+
+def command() -> str:
+    """How this process was called; where a file lies on some machine tells nobody anything."""
+    return re.sub(r"--(out|keep) /\S+", r"--\1 PATH", shlex.join(["python", *sys.argv]))
 
 
 def cpu_model() -> str:

@@ -7,36 +7,19 @@ import time
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import machine
+from episodes import random_episode
 
 from sadq import keys
-from sadq.envs import base
 from sadq.envs.ocloud import OCloud, make
-from sadq.types import Array, Key
 
 TARGETS = {"simulated": 30_000, "precomputed": 150_000}
 """Decisions a second asked for on two cores."""
 
 
-def episodes(environment: OCloud, key: Key) -> Array:
-    """The return of an episode with uniformly random decisions, from its reset on; all observations are made."""
-
-    def step(carry: tuple[base.Timed, Array], number: Array) -> tuple[tuple[base.Timed, Array], None]:
-        timed, total = carry
-        action = jax.random.randint(keys.at(key, number), (), 0, environment.action_count)
-        timed, outcome = base.step(environment, timed, action, key)
-        # The observation takes part in the result, or the compiler would leave it out.
-        return (timed, total + outcome.reward + 1e-9 * jnp.sum(outcome.observation)), None
-
-    carry = base.reset(environment, key), jnp.float32(0)
-    (_, total), _ = jax.lax.scan(step, carry, jnp.arange(environment.max_steps))
-    return total
-
-
 def measure(environment: OCloud, batch: int, repetitions: int) -> dict[str, Any]:
     """Rates of whole episodes, `batch` side by side."""
-    program = jax.jit(jax.vmap(lambda key: episodes(environment, key)))
+    program = jax.jit(jax.vmap(lambda key: random_episode(environment, key)[0]))
     began = time.perf_counter()
     jax.block_until_ready(program(keys.range_of(keys.member_key(0), 0, batch)))
     first = time.perf_counter() - began

@@ -83,9 +83,7 @@ def _versions(machine: dict[str, Any]) -> str:
 
 def _origin(machine: dict[str, Any]) -> str:
     commit = f"commit {machine['commit']}" if machine["commit"] else "commit not recorded"
-    # Where a file was written on some machine tells nobody anything.
-    command = re.sub(r"--(out|keep) /\S+", r"--\1 PATH", machine["command"])
-    return f"{commit}; {machine['date']}; `{command}`"
+    return f"{commit}; {machine['date']}; `{machine['command']}`"
 
 
 def peers_table(agent: str, content: dict[str, Any]) -> str:
