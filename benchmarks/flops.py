@@ -11,8 +11,8 @@ import jax
 from sadq.dynamics.gaussian import GaussianModel
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.experiment.config import Config
-from sadq.nets.layers import Linear
-from sadq.nets.value import ValueNetwork
+from sadq.networks.layers import Linear
+from sadq.networks.value import ValueNetwork
 
 HEADS = ("scalar", "categorical")
 

@@ -14,10 +14,10 @@ from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.presets import preset
-from sadq.fleet import Fleet, MemberState
-from sadq.learner import Hyper, LearnerState
+from sadq.fleet.members import Fleet, MemberState
+from sadq.learning.learner import Hyper, LearnerState
 from sadq.replay.samplers import Priorities
-from sadq.scan_loop import ScanFleet
+from sadq.fleet.scan_loop import ScanFleet
 from sadq.types import Array, Metrics, PyTree, Transition
 
 PRESET = "acrobot"

@@ -24,7 +24,7 @@ from sadq.core.bootstrap import RULES
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
-from sadq.fleet import Loop, MemberState
+from sadq.fleet.members import Loop, MemberState
 from tiny import (
     CHUNK,
     Corridor,

@@ -11,14 +11,14 @@ from unittest import mock
 import pytest
 
 from sadq.agents import AGENTS, BOOTSTRAPS, EXPLORATIONS, HEADS, REFUSALS, REPLAYS, AgentSpec
-from sadq.cli import Train
+from sadq.cli.main import Train
 from sadq.core.bootstrap import RULES
 from sadq.core.gates import GATES
 from sadq.errors import SadqError
 from sadq.experiment.config import Config, Model
 from sadq.experiment.presets import preset
-from sadq.listing import AXES, COMBINATIONS, FLAG, SOURCES, describe_agents
-from sadq.options import parse, split
+from sadq.cli.listing import AXES, COMBINATIONS, FLAG, SOURCES, describe_agents
+from sadq.cli.options import parse, split
 
 ROOT = Path(__file__).parents[1]
 DOCS, AXIS_PAGES = ROOT / "docs", ROOT / "docs" / "axes"

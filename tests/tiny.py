@@ -13,9 +13,9 @@ from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
 from sadq.experiment.config import Bayesian, Config, Distribution, Epsilon, Model
 from sadq.experiment.presets import preset
-from sadq.fleet import Loop, MemberState
-from sadq.learner import Hyper, Learner, LearnerState
-from sadq.targets import Seen
+from sadq.fleet.members import Loop, MemberState
+from sadq.learning.learner import Hyper, Learner, LearnerState
+from sadq.learning.targets import Seen
 from sadq.types import Batch, Transition
 
 COLLECT, UPDATES, CHUNK = 32, 10, 10

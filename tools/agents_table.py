@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
 from sadq.agents import AGENTS, REFUSALS, SADQ_BACKBONE, SUFFIX
 from sadq.errors import SadqError
-from sadq.listing import AXES, COMBINATIONS, SOURCES, preset_settings
+from sadq.cli.listing import AXES, COMBINATIONS, SOURCES, preset_settings
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- agents:begin -->", "<!-- agents:end -->"

@@ -1,6 +1,6 @@
 """`python -m sadq` is the command line."""
 
-from sadq.cli import main
+from sadq.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -20,10 +20,10 @@ from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.networks import make_exploration
 from sadq.experiment.presets import PRESETS
 from sadq.experiment.run import Callback, create, reopen
-from sadq.exploration import Situation, best_actions, draw_noise
-from sadq.fleet import action_values
-from sadq.learner import Actor
-from sadq.progress import display
+from sadq.exploration.rules import Situation, best_actions, draw_noise
+from sadq.fleet.members import action_values
+from sadq.learning.learner import Actor
+from sadq.experiment.progress import display
 from sadq.types import Array, Key
 
 

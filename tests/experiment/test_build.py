@@ -18,8 +18,8 @@ from sadq.experiment.build import MAX_CHUNK, Grid, check_memory, hyper_of, make_
 from sadq.experiment.config import Bayesian, Behaviour, Config, Distribution
 from sadq.experiment.networks import make_exploration, support_of
 from sadq.experiment.run import create
-from sadq.exploration import Counteractive, EpsilonGreedy, Greedy, TemporallyExtended, Thompson, UpperConfidence
-from sadq.nets import (
+from sadq.exploration.rules import Counteractive, EpsilonGreedy, Greedy, TemporallyExtended, Thompson, UpperConfidence
+from sadq.networks import (
     BayesianHead,
     CategoricalHead,
     Ensemble,

@@ -16,7 +16,8 @@ import pytest
 import tiny_runs
 from tiny_runs import CHUNK, CHUNKS, MEMBERS, TINY, assert_same_run, copied, options
 
-from sadq import cli, progress
+from sadq.cli import main as cli
+from sadq.experiment import progress
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.folder import CHECKPOINTS, METRICS

@@ -14,7 +14,7 @@ import optax
 
 from sadq import keys
 from sadq.core.rollout import Prediction
-from sadq.nets.layers import Linear
+from sadq.networks.layers import Linear
 from sadq.types import Array, Key, Metrics, Transition
 
 LOG_VARIANCE_RANGE = (-20.0, 2.0)

@@ -17,14 +17,14 @@ from sadq.envs.host import HostEnvironments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.experiment.networks import make_exploration, network_maker
-from sadq.fleet import Fleet, Loop, stack_hyper
-from sadq.guidance import Guidance
-from sadq.host_loop import HostLoop
-from sadq.inference import Inference
-from sadq.learner import Hyper, Learner
+from sadq.fleet.members import Fleet, Loop, stack_hyper
+from sadq.learning.guidance import Guidance
+from sadq.fleet.host_loop import HostLoop
+from sadq.learning.inference import Inference
+from sadq.learning.learner import Hyper, Learner
 from sadq.replay.samplers import Prioritised
 from sadq.replay.store import Ring
-from sadq.scan_loop import ScanFleet, ScanLoop
+from sadq.fleet.scan_loop import ScanFleet, ScanLoop
 from sadq.types import Key
 
 MAX_CHUNK = 25

@@ -19,9 +19,9 @@ from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import reopen
-from sadq.exploration import best_actions
-from sadq.fleet import action_values
-from sadq.learner import Actor
+from sadq.exploration.rules import best_actions
+from sadq.fleet.members import action_values
+from sadq.learning.learner import Actor
 from sadq.types import Array, Key, PyTree
 
 UNSEEN = 2**30

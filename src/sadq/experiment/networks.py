@@ -8,7 +8,7 @@ from sadq import keys
 from sadq.agents import HEADS
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
-from sadq.exploration import (
+from sadq.exploration.rules import (
     Counteractive,
     EpsilonGreedy,
     Exploration,
@@ -17,11 +17,11 @@ from sadq.exploration import (
     Thompson,
     UpperConfidence,
 )
-from sadq.nets.bayesian import BayesianHead
-from sadq.nets.encoders import VectorEncoder
-from sadq.nets.heads import CategoricalHead, Head, QuantileHead, ScalarHead
-from sadq.nets.levels import FractionHead, ImplicitHead
-from sadq.nets.value import Ensemble, Network, ValueNetwork
+from sadq.networks.bayesian import BayesianHead
+from sadq.networks.encoders import VectorEncoder
+from sadq.networks.heads import CategoricalHead, Head, QuantileHead, ScalarHead
+from sadq.networks.levels import FractionHead, ImplicitHead
+from sadq.networks.value import Ensemble, Network, ValueNetwork
 from sadq.types import Key
 
 SUPPORTS = {

@@ -20,7 +20,7 @@ from sadq.experiment.build import Grid, check_memory, make_learner, make_loop, m
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
-from sadq.fleet import Evaluation, Loop, MemberState
+from sadq.fleet.members import Evaluation, Loop, MemberState
 
 
 class Progress(NamedTuple):

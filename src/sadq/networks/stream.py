@@ -1,0 +1,85 @@
+"""From features to N numbers for every action: the part that all heads but the Bayesian one share."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sadq import keys
+from sadq.networks.layers import Linear, NoisyLinear
+from sadq.types import Array, Key
+
+
+class ActionStream(eqx.Module):
+    """One hidden layer, then N numbers for every action: plain, or dueling, V + A - mean A.
+
+    The two hidden layers of a dueling head are stored side by side: they read the same features, and one wide product
+    is cheaper than two narrow ones.
+    """
+
+    hidden: Linear | NoisyLinear
+    advantage: Linear | NoisyLinear
+    value: Linear | NoisyLinear | None  # None: not dueling
+    actions: int = eqx.field(static=True)
+
+    def __init__(
+        self, features: int, width: int, actions: int, atoms: int, dueling: bool, key: Key, noisy: bool = False
+    ):
+        self.actions = actions
+        dense = NoisyLinear if noisy else Linear
+        if noisy and dueling:
+            self.hidden = NoisyLinear(features, 2 * width, keys.purpose(key, "hidden"), blocks=2)
+        else:
+            self.hidden = dense(features, 2 * width if dueling else width, keys.purpose(key, "hidden"))
+        self.advantage = dense(width, actions * atoms, keys.purpose(key, "advantage"))
+        self.value = dense(width, atoms, keys.purpose(key, "value")) if dueling else None
+
+    def __call__(self, features: Array, mask: Array | None = None) -> Array:
+        """f32[A, N]; with a mask, the dueling mean is taken over the legal actions."""
+        return self.outputs(self.activations(features), mask)
+
+    def activations(self, features: Array) -> Array:
+        """The hidden layer."""
+        return jax.nn.relu(self.hidden(features))
+
+    def outputs(self, hidden: Array, mask: Array | None = None) -> Array:
+        """f32[A, N] from the hidden layer."""
+        if self.value is None:
+            return self.advantage(hidden).reshape(self.actions, -1)
+        if mask is None:
+            weight, bias = self._combined(self.advantage, self.value)
+            return (hidden @ weight + bias).reshape(self.actions, -1)
+        for_advantage, for_value = jnp.split(hidden, 2)
+        advantage = self.advantage(for_advantage).reshape(self.actions, -1)
+        legal = mask[:, None]
+        mean = jnp.sum(jnp.where(legal, advantage, 0.0), axis=0) / jnp.maximum(jnp.sum(legal), 1)
+        return self.value(for_value) + advantage - mean
+
+    def averaged(self) -> "ActionStream":
+        """The stream that gives the mean of the N numbers: outputs are linear, so their mean is one thin product."""
+
+        def mean(layer: Linear | NoisyLinear, groups: int) -> Linear:
+            weight = jnp.mean(layer.weight.reshape(layer.weight.shape[0], groups, -1), axis=-1)
+            plain = layer.mean if isinstance(layer, NoisyLinear) else layer
+            return plain.replaced(weight, jnp.mean(layer.bias.reshape(groups, -1), axis=-1))
+
+        averaged = eqx.tree_at(lambda stream: stream.advantage, self, mean(self.advantage, self.actions))
+        if self.value is None:
+            return averaged
+        return eqx.tree_at(lambda stream: stream.value, averaged, mean(self.value, 1))
+
+    def _combined(self, advantage: Linear | NoisyLinear, value: Linear | NoisyLinear) -> tuple[Array, Array]:
+        """V + A - mean A as one layer on both hidden parts, for all of it is linear.
+
+        That is one product instead of three, and a value that is a product plus a bias is rounded alike by the compiler
+        whatever else is in the program.
+        """
+
+        def centred(outputs: Array) -> Array:
+            by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
+            return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
+
+        def for_all(outputs: Array) -> Array:
+            return jnp.tile(outputs, self.actions)
+
+        weight = jnp.concatenate([centred(advantage.weight), for_all(value.weight)])
+        return weight, centred(advantage.bias) + for_all(value.bias)
