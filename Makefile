@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := runs/demo
 
-.PHONY: run test lint learn bench clean
+.PHONY: run test lint learn mutants bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ lint: $(READY)  ## Style, types, and the direction of imports
 
 learn: $(READY)  ## Agents that must reach a return: slow
 	$(BIN)/python -m pytest -m learning --durations=0
+
+mutants: $(READY)  ## How many small faults in the mathematics and the learner the tests notice: slow
+	$(BIN)/python tools/mutants.py --seed 0 --count 200
 
 bench: $(READY)  ## Speed against peers, which get an environment of their own
 	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json $(if $(SECTIONS),--sections $(SECTIONS))

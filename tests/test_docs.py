@@ -1,24 +1,23 @@
 """What the documentation says is so: its table is the code's, its examples run, its commands parse, its links lead on."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import re
 import shlex
-import typing
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from sadq.agents import AGENTS, BOOTSTRAPS, EXPLORATIONS, HEADS, REFUSALS, REPLAYS, AgentSpec
-from sadq.cli.main import Train
-from sadq.core.bootstrap import RULES
-from sadq.core.gates import GATES
+from sadq.agents import AGENTS, REFUSALS, AgentSpec
+from sadq.axes import AXES
+from sadq.cli.commands import Train
+from sadq.cli.listing import COLUMNS, COMBINATIONS, cell, describe_agents
+from sadq.cli.options import axis_options, read_config, split
 from sadq.errors import SadqError
-from sadq.experiment.config import Config, Model
-from sadq.experiment.presets import preset
-from sadq.cli.listing import AXES, COMBINATIONS, FLAG, SOURCES, describe_agents
-from sadq.cli.options import parse, split
+from sadq.experiment.config import Config
+from sadq.experiment.presets import agent_fields, preset
 
 ROOT = Path(__file__).parents[1]
 DOCS, AXIS_PAGES = ROOT / "docs", ROOT / "docs" / "axes"
@@ -41,8 +40,9 @@ def named(page: Path) -> str:
 
 def config_of(arguments: str) -> Config:
     """What `sadq train` would run."""
-    positional, flags = split(shlex.split(arguments))
-    return parse(Train, flags, Train(preset(*positional)), "sadq train").config
+    (name, agent), flags = split(shlex.split(arguments))
+    base = preset(name)
+    return read_config(Train, flags, base, "sadq train", **agent_fields(base, agent))[1]
 
 
 def test_the_readme_has_the_agents_of_the_code(generator):
@@ -68,46 +68,53 @@ def test_the_generator_sees_a_stale_table_and_a_missing_place(generator, tmp_pat
     assert "expected the lines" in capsys.readouterr().err
 
 
-def test_the_listing_names_every_agent_value_combination_and_refusal():
+def test_the_listing_names_every_agent_combination_and_refusal():
     lines = list(describe_agents())
     shown = "\n".join(lines)
     for name, row in AGENTS.items():
-        own = next(line.split() for line in lines if line.split()[0] == name)
-        assert own[1 : 1 + len(AXES)] == [axis.cell(row) for axis in AXES]
-    for expected in (*(axis.option for axis in AXES), *REFUSALS, *(one.command for one in COMBINATIONS), "+sadq"):
+        own = next(line for line in lines if line.split()[0] == name)
+        assert re.split(r"  +", own)[1:] == [cell(row, column) for column in COLUMNS]
+    for expected in (*REFUSALS, *(one.command for one in COMBINATIONS), "+sadq"):
         assert expected in shown, expected
     assert "n-step 3 in default" in shown
-    assert set(SOURCES) == set(AGENTS)
 
 
-def test_the_axes_listed_are_those_that_the_command_line_takes():
-    hints = typing.get_type_hints(Config)
-    assert {axis.name for axis in AXES} == {field.name for field in dataclasses.fields(AgentSpec)}
-    for axis in AXES:
-        taken = next(option for option in typing.get_args(hints[axis.name]) if option is not type(None))
-        if typing.get_origin(taken) is typing.Literal:
-            assert typing.get_args(taken) == axis.values, axis.name
-        elif taken is bool:
-            assert axis.values == FLAG, axis.name
-        else:
-            assert taken is int and axis.values[0] == "1", axis.name
+def test_the_columns_are_the_fields_of_a_row():
+    assert set(COLUMNS) == {field.name for field in dataclasses.fields(AgentSpec)}
+    assert cell(AgentSpec(AXES["head"].entry("quantile")(7)), "head") == "quantile (quantiles 7)"
+
+
+def test_the_readmes_table_follows_from_the_registries(generator, monkeypatch):
+    for axis in AXES.values():
+        monkeypatch.setattr(axis, "_entries", dict(axis._entries))
+
+    @AXES["deviation"].register("sideways")
+    @dataclasses.dataclass(frozen=True)
+    class Sideways:
+        """A user's own."""
+
+    with mock.patch.dict(AGENTS, crab=AgentSpec("scalar", deviation="sideways", source="Nobody, 2030")):
+        section = generator.section()
+    assert "| `crab` | scalar | - | - | greedy | best | sideways | uniform | 1 | single | Nobody, 2030 |" in section
+    assert re.search(r"\| `--deviation` \| .*sideways \|", section)
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda one: one.arguments)
 def test_a_worked_combination_is_accepted_and_departs_from_its_row(combination):
     config = config_of(combination.arguments)
-    assert config.row != AGENTS[config.agent.removesuffix("+sadq")]
+    name, agent = combination.arguments.split()[:2]
+    assert config.row != preset(name, agent).row
     if combination.meaning.startswith("teg"):
-        assert config.row == AGENTS["teg"]
+        assert dataclasses.replace(config.row, source=AGENTS["teg"].source) == preset(name, "teg").row
 
 
 REFUSED = {
-    "acrobot dqn --exploration ucb": "exploration ucb",
-    "acrobot dqn --exploration thompson": "exploration thompson",
+    "acrobot dqn --intended ucb": "intended ucb",
+    "acrobot dqn --intended thompson": "intended thompson",
     "acrobot sunrise --noisy True": "noisy layers",
-    "acrobot dqn --exploration greedy": "exploration greedy",
+    "acrobot dqn --deviation never": "deviation never",
     "acrobot bdqn --dueling True": "head bayesian infers",
-    "acrobot bdqn --ensemble 5": "head bayesian is a distribution",
+    "acrobot bdqn --ensemble agreement": "head bayesian is a distribution",
 }
 
 
@@ -122,49 +129,60 @@ def test_every_refusal_has_an_example():
     assert all(any(sentence.startswith(start) for start in REFUSED.values()) for sentence in REFUSALS)
 
 
-@pytest.mark.parametrize(
-    ("page", "values"),
-    [
-        ("network.md", HEADS),
-        ("bootstrap.md", (*BOOTSTRAPS, *RULES)),
-        ("exploration.md", EXPLORATIONS),
-        ("replay.md", REPLAYS),
-        ("gate.md", (*GATES, *typing.get_args(typing.get_type_hints(Model)["gate"]))),
-    ],
-)
-def test_every_value_of_an_axis_is_on_its_page(page, values):
+PAGE_OF = {
+    "head": "network.md",
+    "encoder": "network.md",
+    "bootstrap": "bootstrap.md",
+    "intended": "exploration.md",
+    "deviation": "exploration.md",
+    "replay": "replay.md",
+    "ensemble": "ensemble.md",
+    "gate": "gate.md",
+    "model": "dynamics.md",
+}
+
+
+def table_lines(page: str) -> list[str]:
+    return [line for line in (AXIS_PAGES / page).read_text().splitlines() if line.startswith("|")]
+
+
+@pytest.mark.parametrize("axis", PAGE_OF)
+def test_every_entry_of_an_axis_is_on_its_page(axis):
     """In a table's first cell, where a reader looks; words like greedy occur elsewhere too."""
-    text = (AXIS_PAGES / page).read_text()
-    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
-    for value in values:
-        assert any(re.search(rf"(^|[\s`]){re.escape(value)}`", cell) for cell in cells), value
+    cells = [line.split("|")[1] for line in table_lines(PAGE_OF[axis])]
+    for name in AXES[axis]:
+        assert any(re.search(rf"(^|[\s`]){re.escape(name)}`", cell) for cell in cells), name
 
 
-def test_every_agent_is_on_the_page_of_each_of_its_choices():
+@pytest.mark.parametrize("axis", ["head", "bootstrap", "intended", "deviation"])
+def test_every_agent_is_on_the_page_of_each_of_its_choices(axis):
     """The tables say who uses what."""
-    choices = [("network.md", "head"), ("bootstrap.md", "bootstrap"), ("exploration.md", "exploration")]
-    for page, axis in choices:
-        text = (AXIS_PAGES / page).read_text()
-        for value in {getattr(row, axis) for row in AGENTS.values()}:
-            line = next(line for line in text.splitlines() if line.startswith(f"| `{value}` "))
-            users = {name for name, row in AGENTS.items() if getattr(row, axis) == value}
-            beside = line.split("|", 2)[2]
-            assert users == set(re.findall(r"[\w-]+", beside)) & set(AGENTS), (page, value)
+    for name in {cell(row, axis) for row in AGENTS.values()}:
+        line = next(line for line in table_lines(PAGE_OF[axis]) if line.startswith(f"| `{name}` "))
+        users = {agent for agent, row in AGENTS.items() if cell(row, axis) == name}
+        assert users == set(re.findall(r"[\w-]+", line.split("|", 2)[2])) & set(AGENTS), name
 
 
-def options(kind: type, prefix: str = "--") -> set[str]:
+def options(part: object = Config, prefix: str = "--") -> set[str]:
     """Every option of a config, by the names that the command line has for its fields."""
     found = set()
-    for name, hint in typing.get_type_hints(kind).items():
-        option = prefix + name.replace("_", "-")
-        found |= options(hint, f"{option}.") if dataclasses.is_dataclass(hint) else {option}
-    return found
+    for field in dataclasses.fields(part):
+        option = prefix + field.name.replace("_", "-")
+        parts = [AXES[field.name].entry(name) for name in AXES.get(field.name, ())]
+        parts += [field.default] if dataclasses.is_dataclass(field.default) else []
+        found |= {option}.union(*(options(one, f"{option}.") for one in parts))
+    return found | {"--import"}
+
+
+def test_the_options_known_here_are_those_of_the_command_line():
+    assert {option for option, _ in axis_options()} <= options()
+    assert {"--head.atoms", "--guidance.optimiser.weight-decay", "--epsilon.start"} <= options()
 
 
 @pytest.mark.parametrize("page", sorted(AXIS_PAGES.glob("*.md")), ids=named)
 def test_every_option_on_a_page_exists(page):
     """Also where only its end is given, as in `--epsilon.start`, `.end`."""
-    known, text = options(Config), page.read_text()
+    known, text = options(), page.read_text()
     for option in re.findall(r"`(--[\w.-]+)", text):
         assert option in known, option
     for end in re.findall(r"`(\.[a-z][a-z-]*)`", text):
@@ -181,7 +199,9 @@ def test_every_file_on_a_page_exists(page):
 def test_the_examples_run(page):
     """Blocks of a page run in order, as a reader would paste them; what they register is taken back."""
     scope: dict[str, object] = {"__name__": page.stem}
-    with mock.patch.dict(AGENTS), mock.patch.dict(RULES), mock.patch.dict(GATES):
+    with mock.patch.dict(AGENTS), contextlib.ExitStack() as stack:
+        for axis in AXES.values():
+            stack.enter_context(mock.patch.dict(axis._entries))
         text = page.read_text()
         for block in BLOCK.finditer(text):
             # Blank lines before it make a traceback show the page's own lines.
@@ -191,7 +211,7 @@ def test_the_examples_run(page):
 
 def test_every_axis_has_a_page_with_an_example():
     pages = {page.name for page in AXIS_PAGES.glob("*.md")}
-    assert {axis.page for axis in AXES} <= pages
+    assert set(PAGE_OF.values()) <= pages
     assert pages == {page.name for page in AXIS_PAGES.glob("*.md") if BLOCK.search(page.read_text())}
 
 

@@ -6,18 +6,34 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))
 
-from sadq.agents import AGENTS, REFUSALS, SADQ_BACKBONE, SUFFIX
+from sadq.agents import REFUSALS, SADQ_BACKBONE, SUFFIX
+from sadq.cli.listing import COMBINATIONS, agent_table, preset_settings
+from sadq.cli.options import axis_options
 from sadq.errors import SadqError
-from sadq.cli.listing import AXES, COMBINATIONS, SOURCES, preset_settings
 
 README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- agents:begin -->", "<!-- agents:end -->"
+PAGES = {
+    "head": "network",
+    "dueling": "network",
+    "noisy": "network",
+    "encoder": "network",
+    "bootstrap": "bootstrap",
+    "intended": "exploration",
+    "deviation": "exploration",
+    "exploration": "exploration",
+    "replay": "replay",
+    "n-step": "replay",
+    "ensemble": "ensemble",
+    "model": "dynamics",
+    "gate": "gate",
+}
+"""Which page of docs/axes describes what; the others have none."""
 
 
 def section() -> str:
     """What stands between the markers."""
-    head = ["agent", *(f"[{axis.title}](docs/axes/{axis.page})" for axis in AXES), "source"]
-    rows = [[f"`{name}`", *(axis.cell(row) for axis in AXES), SOURCES.get(name, "-")] for name, row in AGENTS.items()]
+    titles, *rows = agent_table()
     width = max(len(one.command) for one in COMBINATIONS)
     return "\n".join(
         [
@@ -25,11 +41,12 @@ def section() -> str:
             "[docs/](docs/README.md) has",
             "a page for every axis: its equations, its sources, and how to add to it.",
             "",
-            *_table([head, *rows]),
+            *_table([list(map(_linked, titles)), *([f"`{name}`", *cells] for name, *cells in rows)]),
             "",
-            "An option of `sadq train`, or a field of the same name in Python, overrides the row:",
+            "An option of `sadq train`, or a field of the same name in Python, overrides the row; a choice has settings of",
+            "its own, `--head.atoms 21` or `head=Categorical(atoms=21)`, which `sadq list axes` shows with their defaults:",
             "",
-            *_table([["option", "takes"], *([f"`{axis.option}`", ", ".join(axis.values)] for axis in AXES)]),
+            *_table([["option", "takes"], *_axes()]),
             "",
             "```",
             *(f"{one.command:{width}}   # {one.meaning}" for one in COMBINATIONS),
@@ -41,6 +58,16 @@ def section() -> str:
             *(f"- {sentence}" for sentence in REFUSALS),
         ]
     )
+
+
+def _linked(title: str) -> str:
+    return f"[{title}](docs/axes/{PAGES[title]}.md)" if title in PAGES else title
+
+
+def _axes() -> list[list[str]]:
+    """Every option that chooses by name, with what it takes, and the plain ones that override a row."""
+    named = [[f"`{option}`", ", ".join(axis) or "one of your own"] for option, axis in axis_options()]
+    return [*named, ["`--dueling`, `--noisy`", "True, False"], ["`--n-step`", "1, 2, 3, ..."]]
 
 
 def _overridden() -> list[str]:

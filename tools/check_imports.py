@@ -6,33 +6,31 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "sadq"
 
-LAYERS = [
-    {"errors"},
-    {"types"},
-    {"keys"},
-    {"core"},
-    {"nets"},
-    {"dynamics"},
-    {"replay"},
-    {"exploration"},
-    {"envs"},
-    {"optimiser", "metrics"},
-    {"guidance"},
-    {"targets"},
-    {"inference"},
-    {"learner"},
-    {"agents"},
-    {"fleet"},
-    {"scan_loop", "host_loop"},
-    {"experiment"},
-    {"report"},
-    {"options", "progress", "listing"},
-    {"commands"},
-    {"api"},
-    {"cli"},
-    {"__main__"},
+# What has no file of its own name is a room: a folder.
+ORDER = [
+    "errors",
+    "types",
+    "keys",
+    "registry",
+    "core",
+    "networks",
+    "dynamics",
+    "replay",
+    "exploration",
+    "envs",
+    "learning",
+    "axes",
+    "agents",
+    "fleet",
+    "experiment",
+    "report",
+    "api",
+    "cli",
+    "__main__",
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+RANK = {name: rank for rank, name in enumerate(ORDER)}
+# The report reads run folders: it must work where nothing can learn.
+FORBIDDEN = {"report": {"learning", "fleet"}}
 # The package's own front lists where each name lives and loads it on first use.
 EXEMPT = {"__init__"}
 
@@ -50,21 +48,42 @@ def imported(path: Path) -> set[str]:
 
 
 def violations() -> list[str]:
-    """One sentence for every import that points the wrong way, or module without a layer."""
+    """One sentence for every import that points the wrong way, and for every room or module that is not as it should be."""
     problems = []
     for path in sorted(SOURCE.rglob("*.py")):
         own = path.relative_to(SOURCE).with_suffix("").parts[0]
         if own in EXEMPT:
             continue
         if own not in RANK:
-            problems.append(f"{path}: module {own} has no layer: add it to LAYERS.")
+            problems.append(
+                f"{path}: {own} has no place in the order of imports: put it into a room, or add it to ORDER."
+            )
             continue
         for name in sorted(imported(path)):
             if name not in RANK:
-                problems.append(f"{path}: imports {name}, which has no layer.")
-            elif RANK[name] > RANK[own] or (RANK[name] == RANK[own] and name != own):
+                problems.append(f"{path}: imports {name}, which has no place in the order of imports.")
+            elif RANK[name] > RANK[own]:
                 problems.append(f"{path}: {own} may not import {name}, which comes after it.")
-    return problems
+            elif name in FORBIDDEN.get(own, ()):
+                problems.append(f"{path}: {own} may not import {name}, although that comes before it.")
+    return problems + _unlabelled()
+
+
+def _unlabelled() -> list[str]:
+    """Rooms whose first line does not say what they are and may import."""
+    rooms = [path.parent for path in sorted(SOURCE.glob("*/__init__.py"))]
+    missing = [
+        f"{room}: the room has no __init__.py." for room in SOURCE.iterdir() if _is_room(room) and room not in rooms
+    ]
+    for room in rooms:
+        first = (ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "").partition("\n")[0]
+        if "import" not in first:
+            missing.append(f"{room}/__init__.py: its first line must say what the room is and what it may import.")
+    return missing
+
+
+def _is_room(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*.py"))
 
 
 if __name__ == "__main__":

@@ -11,68 +11,78 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sadq.agents import SUFFIX, parse_agent
-from sadq.core.schedules import exploration
+from sadq.axes import AXES
+from sadq.core.schedules import exploration_rate
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
-from sadq.experiment.networks import make_exploration
 from sadq.experiment.presets import PRESETS
-from sadq.experiment.run import Callback, create, reopen
-from sadq.exploration.rules import Situation, best_actions, draw_noise
-from sadq.fleet.members import action_values
-from sadq.learning.learner import Actor
+from sadq.experiment.presets import preset as preset_config
 from sadq.experiment.progress import display
-from sadq.types import Array, Key
+from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.exploration import Behaviour
+from sadq.fleet.members import explore, greedy_actions
+
+BEHAVIOUR = ("intended", "deviation", "exploration")
+"""The axes that `exploration=` may speak of: a part of the behaviour, or the whole."""
 
 
 class SADQ:
     """A fleet of agents on one environment.
 
-    >>> model = SADQ("CartPole-v1", agent="dueling", alpha=0.2, seeds=5).learn(50_000)
+    >>> model = SADQ("CartPole-v1", agent="dueling+sadq", alpha=0.2, seeds=5).learn(50_000)
     >>> action, _ = model.predict(observation)
 
-    `env` is a native environment's name, a Gymnasium id, or an environment object. With `alpha` the agent is that base
-    with SADQ, with `alpha=None` the plain base. `seeds` is a count or a list. Any field of `Config` may be given by
-    name; the rest comes from `preset`.
+    `env` is a native environment's name, a Gymnasium id, or an environment object. `agent` is named as on the command
+    line: "dqn" is plain DQN, "dqn+sadq" its guided twin, "sadq" the paper's own; only guided ones take `alpha`, by default
+    the preset's. `seeds` is a count or a list. Any field of `Config` may be given by name; the rest comes from `preset`.
+    An axis takes a choice, its class or its name: `head=Categorical(atoms=21)`, `head="quantile"`.
     """
 
     def __init__(
         self,
         env: Any,
-        agent: str = "dueling",
-        alpha: float | Sequence[float] | None = 0.2,
+        agent: str = "sadq",
+        alpha: float | Sequence[float] | None = None,
         seeds: int | Sequence[int] = 1,
         preset: str = "default",
         **fields: Any,
     ):
-        base, guided = parse_agent(agent)
-        if guided and alpha is None:
-            raise SadqError(
-                f"Agent {agent} needs alpha, the weight of its base choice: give a number, or agent={base!r}."
-            )
         if preset not in PRESETS:
             raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(PRESETS)}.")
-        known = {field.name for field in dataclasses.fields(Config)}
+        known = {field.name for field in dataclasses.fields(Config)} - {"environment"}
         for name in fields:
             if name not in known:
                 raise SadqError(f"Unknown field {name!r}: expected one of {', '.join(sorted(known))}.")
-        swept = ("learning_rate", "discount")
+        if fields.get("exploration") is not None:
+            behaviour = fields.pop("exploration")
+            axis = _behaviour_axis(behaviour)
+            if fields.get(axis) is not None:
+                raise SadqError(f"exploration = {behaviour!r} was given beside {axis}, which it stands for: give one.")
+            fields[axis] = behaviour
+        if alpha is not None:
+            fields["alpha"] = alpha
+        swept = ("learning_rate", "discount", "alpha")
         given: dict[str, Any] = {name: _several(value) if name in swept else value for name, value in fields.items()}
-        config = dataclasses.replace(
-            PRESETS[preset],
-            agent=base if alpha is None else f"{base}{SUFFIX}",
-            alpha=None if alpha is None else _several(alpha),
+        config = preset_config(
+            preset,
+            agent,
             seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds),
             environment=env if isinstance(env, str) else "",
             **given,
         )
-        self._experiment = create(config, None, None if isinstance(env, str) else env)
+        self._take(create(config, None, None if isinstance(env, str) else env))
         if not isinstance(env, str):
             self._experiment.config = dataclasses.replace(config, environment=self._experiment.environment.name)
-        self._policy = _Policy(config, self._experiment.environment.action_count)
-        self._random = np.random.default_rng(config.seeds)
+
+    def _take(self, experiment: Experiment) -> None:
+        """Act and learn by this experiment."""
+        self._experiment, behaviour = experiment, experiment.config.behaviour
+        self._greedy = jax.jit(lambda *seen: greedy_actions(*seen)[0])
+        self._explore = jax.jit(lambda *now: explore(behaviour, *now))
+        self._wander = jax.jit(lambda *now: explore(Behaviour(), *now))  # before learning starts
+        self._random = np.random.default_rng(experiment.config.seeds)
 
     @property
     def config(self) -> Config:
@@ -137,24 +147,27 @@ class SADQ:
         environment, members = self._experiment.environment, self._experiment.members
         if not 0 <= member < len(members):
             raise SadqError(f"There is no member {member}: this fleet has members 0 to {len(members) - 1}.")
-        observations = np.asarray(observation, np.float32)
-        single = observations.ndim == 1
-        size = environment.observation_size
-        if observations.ndim not in (1, 2) or observations.shape[-1] != size:
+        shape = environment.observation_shape
+        observations = np.asarray(observation)
+        single = observations.shape == shape
+        if not single and observations.shape[1:] != shape:
             raise SadqError(
-                f"Cannot act on an observation of shape {observations.shape}: expected ({size},) or (n, {size})."
+                f"Cannot act on an observation of shape {observations.shape}: expected {shape} or "
+                f"(n, {', '.join(map(str, shape))})."
             )
-        observations = observations.reshape(-1, size)
+        observations = observations.reshape(-1, *shape).astype(environment.observation_dtype)
         masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
         if masks is None and environment.has_masks and hasattr(environment, "legal"):
             masks = np.asarray(jax.vmap(environment.legal)(jnp.asarray(observations)))
-        actor = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.actor)
+        networks = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.online.parameters)
         if deterministic:
-            action = np.asarray(self._policy.greedy(actor, observations, masks))
+            action = np.asarray(self._greedy(networks, observations, masks))
         else:
+            early = self.num_timesteps < self.config.learning_starts
+            act, epsilon = (self._wander, 1.0) if early else (self._explore, self._epsilon(member))
             key = jax.random.key(int(self._random.integers(2**32)))
-            now = jnp.int32(self.num_timesteps), jnp.float32(self._epsilon(member)), key
-            action = np.asarray(self._policy.explore(actor, observations, masks, *now))
+            now = jnp.int32(self.num_timesteps), jnp.float32(epsilon), key
+            action = np.asarray(act(networks, observations, masks, *now))
         action = action + getattr(environment, "action_start", 0)
         return (action[0] if single else action), None
 
@@ -193,9 +206,7 @@ class SADQ:
         experiment.folder = folder
         experiment.begin(saved)
         model = cls.__new__(cls)
-        model._experiment = experiment
-        model._policy = _Policy(experiment.config, experiment.environment.action_count)
-        model._random = np.random.default_rng(experiment.config.seeds)
+        model._take(experiment)
         return model
 
     def _begun(self) -> None:
@@ -205,27 +216,19 @@ class SADQ:
     def _epsilon(self, member: int) -> float:
         own, kind = self._experiment.members[member], self.config.epsilon.schedule
         numbers = (own["epsilon_start"], own["epsilon_end"], own["epsilon_decay"])
-        return float(exploration(jnp.float32(self.num_timesteps), *numbers, kind))
+        return float(exploration_rate(jnp.float32(self.num_timesteps), *numbers, kind))
 
 
-class _Policy:
-    """How an agent acts outside training, compiled for each number of observations."""
-
-    def __init__(self, config: Config, actions: int):
-        rule = make_exploration(config)
-
-        def greedy(actor: Actor, observations: Array, masks: Array | None) -> Array:
-            return best_actions(action_values(actor.policy, observations, masks), masks)
-
-        def explore(
-            actor: Actor, observations: Array, masks: Array | None, step: Array, epsilon: Array, key: Key
-        ) -> Array:
-            count = observations.shape[0]
-            fresh, noise = jnp.ones(count, bool), draw_noise(key, count, actions)
-            now = Situation(*actor, observations, masks, fresh, step, epsilon, noise)
-            return rule.act(now, rule.init(count, actor.network))[0]
-
-        self.greedy, self.explore = jax.jit(greedy), jax.jit(explore)
+def _behaviour_axis(value: Any) -> str:
+    """The axis on which a rule of behaviour, its class or its name is registered."""
+    for axis in BEHAVIOUR:
+        entry = value if isinstance(value, type) else type(value)
+        if value in AXES[axis] if isinstance(value, str) else entry in map(AXES[axis].entry, AXES[axis]):
+            return axis
+    raise SadqError(
+        f"exploration was given {value!r}, expected an entry that is registered as {', '.join(BEHAVIOUR[:2])} or "
+        f"{BEHAVIOUR[2]}: register it, or choose one of {', '.join([*AXES['intended'], *AXES['deviation']])}."
+    )
 
 
 def _several(value: float | Sequence[float]) -> tuple[float, ...]:

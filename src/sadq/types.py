@@ -1,8 +1,8 @@
 """The records that flow through the library, and the letters used for their axes.
 
-Shape letters, everywhere in this package: M members of a fleet, E environments of a member, T steps of a
-collect, B samples of a batch, A actions, D observation entries, N atoms of a return distribution, K actions of
-a choice.
+Shape letters, everywhere in this package: M members of a fleet, E environments of a member (with several actors each,
+environments times actors: lanes of the replay), T steps of a collect, B samples of a batch, A actions, N atoms of a
+return distribution, K networks of an ensemble, or actions of a choice. Observations have any shape and dtype.
 """
 
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ class Transition(NamedTuple):
     `next_observation` is the state really reached, never the first one of the next episode.
     """
 
-    observation: Array  # f32[..., D]
+    observation: Array  # [..., *observation shape]
     action: Array  # i32[...]
     reward: Array  # f32[...]
-    next_observation: Array  # f32[..., D]
+    next_observation: Array  # [..., *observation shape]
     terminated: Array  # bool[...]: no value beyond s'
     truncated: Array  # bool[...]: the episode stops here, but s' still has a value
     mask: Array | None = None  # bool[..., A]: legal actions at s; None where every action always is
@@ -45,6 +45,13 @@ class Batch(NamedTuple):
     discount: Array
     mask: Array | None = None
     next_mask: Array | None = None
+
+
+class TransitionSequence(NamedTuple):
+    """Consecutive transitions of one environment, [..., L] on every leaf."""
+
+    transition: Transition
+    valid: Array  # bool[..., L]: still within the episode, and already stored
 
 
 Metrics = dict[str, Array]

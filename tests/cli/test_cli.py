@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "experiment"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiment"))
 
 import tiny_runs
 from tiny_runs import TINY, options
 
-from sadq.cli import main as cli
-from sadq.experiment import progress
 from sadq.agents import AGENTS
-from sadq.experiment import checkpoint, run
+from sadq.cli import commands
+from sadq.cli import main as cli
+from sadq.core.gates import BatchReliability
+from sadq.experiment import checkpoint, progress, run
 from sadq.experiment.config import Config
 from sadq.experiment.presets import PRESETS
+from sadq.networks import Scalar
 
 ABOUT_TO_RUN = re.compile(
     r"sadq: \S+ on \S+: \d+ members of [\d,]+ steps, replay [\d,.]+ MB|step [\d,]+/[\d,]+, ETA .*"
@@ -71,7 +73,7 @@ def planned(monkeypatch, tmp_path):
 
     def config_of(*arguments: str) -> Config:
         seen = []
-        monkeypatch.setattr(cli, "_drive", lambda experiment, *_: seen.append(experiment.config) or 0)
+        monkeypatch.setattr(commands, "_drive", lambda experiment, *_: seen.append(experiment.config) or 0)
         assert main("train", *arguments, "--out", tmp_path / str(len(list(tmp_path.iterdir())))) == 0
         return seen[0]
 
@@ -197,7 +199,7 @@ def test_every_command_has_help_of_its_own(command, capsys):
     shown = capsys.readouterr().out
     assert "--json" in shown
     if command == "train":
-        assert all(name in shown for name in ("--seeds", "--alpha", "--model.gate", "--epsilon.decay", "--out"))
+        assert all(name in shown for name in ("--seeds", "--alpha", "--gate", "--epsilon.decay", "--out"))
 
 
 def test_no_command_at_all_shows_the_usage_and_exits_2(capsys):
@@ -221,17 +223,17 @@ def test_any_field_can_be_given_also_several_values_of_those_that_sweep(planned)
         "double+sadq",
         "--alpha", "0", "0.5", "1",
         "--learning-rate", "1e-3", "1e-4",
-        "--model.gate", "batch",
+        "--gate", "batch",
         "--epsilon.decay", "7",
-        "--huber", "1",
+        "--head.huber", "1",
         "--no-time-limit-is-terminal",
         "--steps", "640",
     )  # fmt: skip
     assert (config.preset, config.agent, config.steps) == ("cartpole", "double+sadq", 640)
     assert (config.alpha, config.learning_rate) == ((0.0, 0.5, 1.0), (1e-3, 1e-4))
-    assert (config.model.gate, config.epsilon.decay, config.huber) == ("batch", (7.0,), 1.0)
+    assert (config.gate, config.epsilon.decay, config.head) == (BatchReliability(), (7.0,), Scalar(1.0))
     assert config.time_limit_is_terminal is False
-    assert config.model.batch_size == PRESETS["cartpole"].model.batch_size
+    assert (config.model, config.guidance) == (PRESETS["cartpole"].model, PRESETS["cartpole"].guidance)
 
 
 def test_a_gymnasium_id_stands_for_the_default_preset(planned):
@@ -242,13 +244,14 @@ def test_a_gymnasium_id_stands_for_the_default_preset(planned):
 
 def test_deterministic_asks_the_compiler_for_repeatable_kernels(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_max_hlo_modules=1")
-    cli._prepare_jax(True)
+    commands._prepare_jax(True)
     assert os.environ["XLA_FLAGS"] == "--xla_dump_max_hlo_modules=1 --xla_gpu_deterministic_ops=true"
 
 
 BAD_LINES = {
     "bogus": "Unknown command 'bogus': expected train, resume",
-    "train": "`sadq train` takes a preset and an agent, not []",
+    "train": "`sadq train` takes a preset and an agent: for instance `sadq train cartpole sadq`",
+    "train --steps 3": "`sadq train` takes a preset and an agent, not []",
     "train cartpole dqn too-much": "`sadq train` takes a preset and an agent, not ['cartpole', 'dqn', 'too-much']",
     "train cartpol": "Unknown preset or environment 'cartpol'",
     "train Nothing-v7": "Unknown preset or environment 'Nothing-v7'",
@@ -258,41 +261,43 @@ BAD_LINES = {
     "train cartpole ppo": "Unknown agent 'ppo': expected one of dqn, double, dueling",
     "train cartpole sadq+sadq": "Unknown agent 'sadq+sadq'",
     "train cartpole --stepz 4": "Unknown field --stepz: did you mean --steps?",
-    "train cartpole --model.gait batch": "Unknown field --model.gait: did you mean --model.gate?",
+    "train cartpole --model.los nll": "Unknown field --model.los: did you mean --model.loss?",
     "train cartpole --zzz": "Unknown field --zzz: `sadq train PRESET [AGENT] --help` lists the fields.",
     "train cartpole --steps many": "--steps cannot be 'many': it takes a whole number",
     "train cartpole --steps 1.5": "--steps cannot be '1.5': it takes a whole number",
     "train cartpole --steps": "--steps cannot be 'nothing': it takes a whole number",
-    "train cartpole --steps 0": "steps = 0 must be at least 1.",
+    "train cartpole --steps 0": "steps = 0 must be a whole number of at least 1.",
     "train cartpole --json yes": "--json cannot be 'yes'",
     "train cartpole --seeds 0": "No seeds were given",
     "train cartpole --seeds 1 1": "A seed appears twice",
     "train cartpole --seeds -2": "Seeds (-2,) must lie in",
     "train cartpole --seeds one": "--seeds cannot be 'one'",
     "train cartpole --learning-rate 1e-3 fast": "--learning-rate cannot be '1e-3 fast'",
-    "train cartpole --model.gate maybe": "--model.gate cannot be 'maybe': it takes Literal['fixed', 'batch', 'sample']",
-    "train cartpole --replay lifo": "--replay cannot be 'lifo'",
-    "train cartpole --alpha 1.5": "alpha = 1.5 is outside [0, 1]",
-    "train cartpole --alpha 0.5 -0.1": "alpha = -0.1 is outside [0, 1]",
-    "train cartpole --alpha nan": "alpha = nan is outside [0, 1]",
+    "train cartpole --gate maybe": "gate = 'maybe' is unknown: expected fixed, batch, sample",
+    "train cartpole --replay lifo": "replay = 'lifo' is unknown: expected uniform, prioritised",
+    "train cartpole --epsilon.schedule cosine": "--epsilon.schedule cannot be 'cosine': it takes Literal['exponential'",
+    "train cartpole --alpha 1.5": "alpha = (1.5,) must lie in [0, 1]",
+    "train cartpole --alpha 0.5 -0.1": "alpha = (0.5, -0.1) must lie in [0, 1]",
+    "train cartpole --alpha nan": "alpha = (nan,) must lie in [0, 1]",
     "train cartpole sadq --alpha None": "Agent dueling+sadq needs alpha",
     "train cartpole dqn --alpha 0.5": "alpha = 0.5 was given, but dqn is a plain agent that has none: use dqn+sadq",
     "train cartpole --collect 81": "collect = 81 must be a multiple of environments = 8",
     "train cartpole --buffer-size 1000000000000": "The replay needs ",
     "train Pendulum-v1": "environment Pendulum-v1 has action space Box(-2.0, 2.0, (1,), float32), expected Discrete",
-    "train FrozenLake-v1": "environment FrozenLake-v1 has observation space Discrete(16), expected a vector",
-    "train odd_environments:Image-v0": "environment odd_environments:Image-v0 has observation space Box(0, 255, (8, 8, 3)",
+    "train FrozenLake-v1": "environment FrozenLake-v1 has observation space Discrete(16), expected an array",
+    "train odd_environments:Image-v0": "Image-v0 returned an observation of shape (4,) from reset, expected shape (8, 8, 3)",
     "train odd_environments:FaultyReset-nan-v0": "returned the observation array([nan, nan, nan, nan]",
     "train odd_environments:FaultyReset-shape-v0": "returned an observation of shape (2,) from reset, expected shape (4,)",
     "train odd_environments:FaultyReset-bare-v0": "from reset, expected (observation, info)",
-    "resume": "sadq resume cannot read",
+    "resume": "`sadq resume` takes a run folder",
+    "resume --json": "sadq resume cannot read",
     "resume nowhere": "nowhere is no run folder: it has no config.json",
     "resume nowhere --jsn": "Unknown field --jsn: did you mean --json?",
     "evaluate nowhere": "nowhere is no run folder",
     "evaluate nowhere --episodes 0": "episodes = 0 must be at least 1.",
     "evaluate nowhere --episodes few": "--episodes cannot be 'few': it takes a whole number",
     "report nowhere": "nowhere",
-    "list everything": "Cannot list 'everything': expected presets, agents, environments.",
+    "list everything": "Cannot list 'everything': expected presets, agents, axes, environments.",
 }
 
 

@@ -39,6 +39,20 @@ class Walk(gymnasium.Env):
         return self.observation(), float(self.position[0]), terminated, len(self.taken) >= 20, self.info()
 
 
+class Film(Walk):
+    """The walk as a picture that is painted over at every step, as emulators do."""
+
+    def __init__(self, dtype=np.uint8):
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (4, 5, 2), dtype)
+        self.screen = np.zeros((4, 5, 2), dtype)
+
+    def observation(self):
+        ramp = np.arange(40).reshape(4, 5, 2)
+        self.screen[...] = (self.position[0] * 100 + 128 + ramp * len(self.taken)).astype(np.int64) % 256
+        return self.screen
+
+
 class Unseeded(Walk):
     """A walk that ignores its seed, so that no replay comes out the same."""
 
@@ -74,12 +88,16 @@ class Broken(Walk):
 
 
 class Spaces(Walk):
-    """A walk with the given spaces."""
+    """A walk with the given spaces; what is `shown` never changes."""
 
-    def __init__(self, observations=None, actions=None):
+    def __init__(self, observations=None, actions=None, shown=None):
         super().__init__()
-        self.observation_space = observations or self.observation_space
-        self.action_space = actions or self.action_space
+        self.observation_space = self.observation_space if observations is None else observations
+        self.action_space = self.action_space if actions is None else actions
+        self.shown = shown
+
+    def observation(self):
+        return super().observation() if self.shown is None else self.shown
 
 
 class Slow(Walk):

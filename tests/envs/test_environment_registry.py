@@ -60,7 +60,7 @@ def test_the_host_can_be_asked_for(options):
 
 def test_other_names_are_gymnasium_s():
     spec = make("MountainCar-v0")
-    assert (spec.name, spec.observation_size, spec.action_count, spec.max_steps) == ("MountainCar-v0", 2, 3, 200)
+    assert (spec.name, spec.observation_shape, spec.action_count, spec.max_steps) == ("MountainCar-v0", (2,), 3, 200)
     assert spec.deterministic is None
 
 

@@ -27,10 +27,9 @@ def refusal(action):
         (None, spaces.Box(-1, 1, (1,)), ["action space Box", "expected Discrete"]),
         (None, spaces.MultiDiscrete([2, 2]), ["action space MultiDiscrete", "expected Discrete"]),
         (spaces.Discrete(4), None, ["observation space Discrete(4)", "FlattenObservation", "one-hot"]),
-        (spaces.Box(0, 1, (4, 4)), None, ["expected a vector", "FlattenObservation"]),
-        (spaces.Box(0, 1, ()), None, ["expected a vector"]),
-        (spaces.MultiBinary([2, 2]), None, ["expected a vector"]),
-        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), None, ["expected a vector", "FlattenObservation"]),
+        (spaces.Box(0, 1, ()), None, ["expected an array", "at least one dimension", "FlattenObservation"]),
+        (spaces.Box(0, 1, (4, 0)), None, ["expected an array"]),
+        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), None, ["expected an array", "FlattenObservation"]),
     ],
 )
 def test_spaces(observations, actions, words):
@@ -40,7 +39,54 @@ def test_spaces(observations, actions, words):
 
 @pytest.mark.parametrize("space", [spaces.MultiBinary(3), spaces.MultiDiscrete([201] * 3), spaces.Box(-1, 1, (3,))])
 def test_vector_spaces_are_taken(space):
-    assert make(lambda: Spaces(space)).observation_size == 3
+    spec = make(lambda: Spaces(space))
+    assert (spec.observation_shape, spec.observation_dtype) == ((3,), np.float32)
+
+
+@pytest.mark.parametrize(
+    "space,dtype",
+    [
+        (spaces.Box(0, 255, (4, 4), np.uint8), np.uint8),
+        (spaces.Box(0, 1, (4, 4, 1), np.float64), np.float32),
+        (spaces.Box(-9, 9, (4, 4), np.int8), np.float32),
+        (spaces.Box(0, 1, (4, 4), np.bool_), np.float32),
+        (spaces.MultiBinary([2, 2]), np.float32),
+        (spaces.MultiDiscrete([[7, 8], [9, 9]]), np.float32),
+    ],
+)
+def test_arrays_of_any_shape_are_taken(space, dtype):
+    shown = np.zeros(space.shape, space.dtype)
+    spec = make(lambda: Spaces(space, shown=shown))
+    assert (spec.observation_shape, spec.observation_dtype) == (space.shape, dtype)
+    observations, _ = HostEnvironments(spec, [0], 2, workers=0).reset()
+    assert observations.shape == (1, 2, *space.shape) and observations.dtype == dtype
+
+
+BYTES = spaces.Box(0, 255, (2, 2), np.uint8)
+
+
+@pytest.mark.parametrize("shown", [[[0, 255], [3, 4]], np.array([[0.0, 255.0], [3.0, 4.0]]), np.ones((2, 2), bool)])
+def test_bytes_may_come_as_other_numbers(shown):
+    observations, _ = HostEnvironments(make(lambda: Spaces(BYTES, shown=shown)), [0], 1, workers=0).reset()
+    assert observations.dtype == np.uint8
+    np.testing.assert_array_equal(observations[0, 0], shown)
+
+
+@pytest.mark.parametrize(
+    "space,shown,words",
+    [
+        (BYTES, [[0, 256], [3, 4]], ["an observation with 256", "0 to 255", "uint8"]),
+        (BYTES, [[0, -1], [3, 4]], ["an observation with -1"]),
+        (BYTES, [[0, 0.5], [3, 4]], ["an observation with 0.5"]),
+        (BYTES, [[0, np.nan], [3, 4]], ["an observation with nan"]),
+        (BYTES, np.zeros(4, np.uint8), ["shape (4,)", "expected shape (2, 2)"]),
+        (BYTES, "picture", ["expected an array of 2 x 2 numbers"]),
+        (spaces.Box(0, 1, (2, 2)), [[0, np.inf], [0, 0]], ["an observation with inf", "finite in float32"]),
+    ],
+)
+def test_arrays_are_checked(space, shown, words):
+    text = refusal(lambda: make(lambda: Spaces(space, shown=shown)))
+    assert all(word in text for word in ["environment Spaces returned", "from reset", *words])
 
 
 def test_flattened_discrete_observations_work():
@@ -48,7 +94,7 @@ def test_flattened_discrete_observations_work():
     environments = HostEnvironments(spec, [0], 2, workers=0)
     observations, masks = environments.reset()
     np.testing.assert_array_equal(observations.sum(-1), 1)
-    assert spec.observation_size == 48 and spec.action_count == 4 and masks is None
+    assert spec.observation_shape == (48,) and spec.action_count == 4 and masks is None
 
 
 FINE = np.zeros(3, np.float32)

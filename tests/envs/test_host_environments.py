@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from fleet_helpers import SEEDS, actions_of, assert_same, run
-from sample_environments import Unseeded, Walk
+from sample_environments import Film, Unseeded, Walk
 
 from sadq.envs import make
 from sadq.envs.group import Slot, episode_seed
@@ -14,7 +14,8 @@ from sadq.errors import SadqError
 def test_steps_are_gymnasium_s(started):
     """Each environment's stream is what a loop over gymnasium.make's own gives, with the true last observations."""
     spec = make("gymnasium:CartPole-v1")
-    assert (spec.observation_size, spec.action_count, spec.max_steps, spec.has_masks) == (4, 2, 500, False)
+    assert (spec.observation_shape, spec.observation_dtype) == ((4,), np.float32)
+    assert (spec.action_count, spec.max_steps, spec.has_masks) == (2, 500, False)
     environments = started(spec, workers=0)
     observations, masks = environments.reset()
     assert observations.shape == (2, 3, 4) and observations.dtype == np.float32 and masks is None
@@ -110,6 +111,31 @@ def test_resume_is_exact(started, name):
     np.testing.assert_array_equal(observations, saved["observations"])
     assert_same(run(whole, actions[150:]), run(other, actions[150:]))
     assert_same(list(whole.state().values()), list(other.state().values()))
+
+
+@pytest.mark.parametrize("space_dtype,dtype", [(np.uint8, np.uint8), (np.int16, np.float32)])
+def test_pictures_are_stepped_and_resumed(started, space_dtype, dtype):
+    """They keep their shape, and uint8 its type, also in workers and in what is saved."""
+    spec = make(lambda: Film(dtype=space_dtype))
+    assert (spec.observation_shape, spec.observation_dtype) == ((4, 5, 2), dtype)
+    whole, other = started(spec, workers=0), started(spec, workers=2)
+    actions = actions_of(spec, 70)
+    first, pooled = whole.reset()[0], other.reset()[0]
+    assert first.shape == (2, 3, 4, 5, 2) and first.dtype == dtype
+    reference = Film(dtype=space_dtype)
+    shown, _ = reference.reset(seed=episode_seed(Slot(SEEDS[1], 2), "collect", 0))
+    np.testing.assert_array_equal(first[1, 2], shown)
+    np.testing.assert_array_equal(first, pooled)
+    step = whole.step(actions[0])
+    assert step.next_observation.shape == step.observation.shape == first.shape
+    assert step.next_observation.dtype == step.observation.dtype == dtype
+    np.testing.assert_array_equal(step.next_observation[1, 2], reference.step(int(actions[0][1, 2]))[0])
+    run(whole, actions[1:40])
+    saved = whole.state()
+    assert saved["observations"].shape == first.shape and saved["observations"].dtype == dtype
+    np.testing.assert_array_equal(other.restore(saved)[0], saved["observations"])
+    assert other.exact_resume and saved["episodes"].max() >= 1
+    assert_same(run(whole, actions[40:]), run(other, actions[40:]))
 
 
 def test_long_episodes_are_recorded_whole(started):

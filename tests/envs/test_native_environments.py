@@ -118,7 +118,8 @@ def test_sizes_and_names():
     for environment in (CartPole(), Acrobot(), BitFlip()):
         state = environment.initial(keys.member_key(0))
         observation = environment.observe(state)
-        assert observation.shape == (environment.observation_size,) and observation.dtype == jnp.float32
+        assert observation.shape == environment.observation_shape and observation.dtype == environment.observation_dtype
+        assert environment.observation_dtype == np.float32 and environment.actors == 1
         assert not environment.has_masks and hash(environment) == hash(type(environment)())
 
 

@@ -4,17 +4,21 @@ import dataclasses
 
 import pytest
 
+from sadq.core.gates import BatchReliability, Fixed
+from sadq.core.optimisers import Adam
+from sadq.dynamics.gaussian import Gaussian
 from sadq.envs import registry
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
-from sadq.experiment.build import Grid, make_learner, members_of
-from sadq.experiment.presets import DEFAULT, PRESETS, preset
+from sadq.experiment.build import Timetable, make_learner, members_of
+from sadq.experiment.presets import DEFAULT, PRESETS, preset, return_range
+from sadq.networks import Bayesian, Categorical, Scalar
 
 #                             acrobot       lunarlander   cartpole         bitflip
 PAPER = {
     "environment":            ("Acrobot-v1", "LunarLander-v3", "CartPole-v0", "BitFlip-8"),
     "discount":               ((0.99,),     (0.99,),      (0.97,),         (0.99,)),
-    "hidden":                 ((256, 256),  (512, 64),    (128, 128, 64),  (128, 128, 64)),
+    "encoder.hidden":         ((256, 256),  (512, 64),    (128, 128, 64),  (128, 128, 64)),
     "batch_size":             (128,         64,           64,              128),
     "learning_rate":          ((1e-4,),     (1e-3,),      (1e-3,),         (5e-4,)),
     "updates_per_collect":    (10,          10,           1,               10),
@@ -26,9 +30,9 @@ PAPER = {
     "epsilon.end":            ((0.05,),     (0.1,),       (0.1,),          (0.2,)),
     "epsilon.decay":          ((250_000,),  (50_000,),    (10_000,),       (100,)),
     "model.hidden":           ((256, 256),  (256, 256),   (256, 256),      (256, 256)),
-    "model.batch_size":       (256,         128,          128,             256),
-    "model.learning_rate":    (4e-5,        4e-5,         4e-5,            4e-4),
-    "model.updates_per_collect": (1,        1,            1,               1),
+    "guidance.batch_size":    (256,         128,          128,             256),
+    "guidance.learning_rate": (4e-5,        4e-5,         4e-5,            4e-4),
+    "guidance.updates_per_collect": (1,        1,            1,               1),
     "model.state_scale":      (1,           1,            1,               1),
     "alpha":                  ((0.2,),      (0.2,),       (0.2,),          (0.2,)),
     "evaluation_episodes":    (8,           8,            5,               8),
@@ -50,15 +54,27 @@ UNTOUCHED = {
     "learning_rate_schedule": "constant",
     "soft_target_rate": None,
     "max_gradient_norm": None,
-    "huber": None,
+    "learning_starts": 0,
+    "optimiser": Adam(),
+    "guidance.optimiser": Adam(),
+    "head": None,
+    "dueling": None,
+    "noisy": None,
+    "ensemble": None,
+    "bootstrap": None,
+    "intended": None,
+    "deviation": None,
+    "exploration": None,
     "replay": None,
     "n_step": None,
     "epsilon.schedule": "exponential",
     "model.loss": "sample",
     "model.rollout": "sample",
-    "model.samples": 1,
     "model.continuation": False,
-    "model.gate": "fixed",
+    "guidance.samples": 1,
+    "guidance.action_chunk": None,
+    "guidance.candidates": None,
+    "gate": Fixed(),
 }
 
 
@@ -81,21 +97,21 @@ def test_nothing_of_ours_is_on_in_a_preset_of_the_paper(name):
 @pytest.mark.parametrize(("name", "total"), list(zip(NAMES, PAPER["total updates"], strict=True)))
 def test_the_total_of_value_updates_follows_from_the_table(name, total):
     config = PRESETS[name]
-    assert Grid.of(config).end * config.updates_per_collect == total
+    assert Timetable.of(config).end * config.updates_per_collect == total
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_of_the_paper_makes_exactly_its_steps_and_101_evaluations(name):
     config = PRESETS[name]
-    grid = Grid.of(config)
-    assert grid.end * config.collect == config.steps
-    assert sum(grid.evaluates(collect) for collect in range(0, grid.end + 1, grid.chunk)) == 101
+    plan = Timetable.of(config)
+    assert plan.end * config.collect == config.steps
+    assert sum(plan.evaluates(collect) for collect in range(0, plan.end + 1, plan.chunk)) == 101
 
 
 def test_the_model_frequency_sweep_changes_the_models_updates_only():
     cartpole = PRESETS["cartpole"]
     for k in (1, 5, 10, 20):
-        swept = dataclasses.replace(cartpole, model=dataclasses.replace(cartpole.model, updates_per_collect=k))
+        swept = dataclasses.replace(cartpole, guidance=dataclasses.replace(cartpole.guidance, updates_per_collect=k))
         learner = make_learner(swept, registry.make(swept.environment))
         assert (learner.guidance.updates, learner.updates) == (k, 1)
 
@@ -115,7 +131,53 @@ def test_each_preset_of_the_paper_has_a_quick_variant(name):
     assert quick.preset == f"{name}-quick"
     assert quick.steps * len(quick.seeds) < full.steps * len(full.seeds) / 2
     assert quick.environment.split("-")[0] == full.environment.split("-")[0]
-    assert (quick.hidden, quick.model) == (full.hidden, full.model)
+    assert (quick.encoder, quick.model, quick.guidance) == (full.encoder, full.model, full.guidance)
+    assert quick.learning_rate_schedule == DEFAULT.learning_rate_schedule
+    assert preset(f"{name}-quick", "c51").row.head == preset(name, "c51").row.head
+
+
+SUPPORTS = {
+    "acrobot": (-100.0, 0.0),
+    "lunarlander": (-30.0, 30.0),
+    "cartpole": (0.0, 35.0),
+    "bitflip": (0.0, 1.0),
+    "ocloud": (-4.77, -0.864),
+    "cityflow": (-733.0, 123.0),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_heads_take_their_settings_from_the_preset_whatever_agent_names_them(name):
+    paper = name in SUPPORTS
+    for agent in ("c51", "rainbow", "teg"):
+        assert preset(name, agent).row.head == Categorical(support=SUPPORTS.get(name.removesuffix("-quick")))
+    assert preset(name, "dqn").row.head == Scalar(huber=None if paper else 1.0)
+    refit = 500 if name == "bitflip-quick" else None
+    assert preset(name, "bdqn").row.head == Bayesian(huber=None if paper else 1.0, refit_interval=refit)
+    assert preset(name, "iqn").row.head.huber == 1.0
+
+
+def test_the_default_trusts_a_model_that_knows_ends_by_its_error():
+    assert (DEFAULT.model, DEFAULT.gate, DEFAULT.learning_starts) == (
+        Gaussian(continuation=True),
+        BatchReliability(),
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ("Acrobot-v1", (-100.0, 0.0)),
+        ("BitFlip", (0.0, 1.0)),
+        ("BitFlip-12", (0.0, 1.0)),
+        ("CartPole-v1", (0.0, 100.0)),
+        ("LunarLander-v3", (-300.0, 300.0)),
+        ("Nobody-v0", (-100.0, 100.0)),
+    ],
+)
+def test_returns_are_known_for_some_environments_and_bounded_for_all(environment, expected):
+    assert return_range(environment) == expected
 
 
 def test_every_preset_knows_its_own_name():
@@ -140,7 +202,7 @@ def test_a_preset_takes_any_agent_and_alpha_goes_with_sadq(agent, expected):
 @pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "BitFlip-5", "gymnasium:CartPole-v1"])
 def test_an_environments_name_stands_for_the_default_preset_on_it(name):
     config = preset(name)
-    assert (config.environment, config.hidden, config.steps) == (name, DEFAULT.hidden, DEFAULT.steps)
+    assert config == dataclasses.replace(DEFAULT, environment=name)
 
 
 @pytest.mark.parametrize(

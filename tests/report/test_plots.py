@@ -11,8 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from sadq.report import plots
+from sadq.report.comparison import Line, lines_of
 from sadq.report.runs import load_all
-from sadq.report.scores import Line, lines_of
 
 Make = Callable[..., Path]
 

@@ -1,1 +1,1 @@
-"""The command line: reads arguments, calls `experiment` and `report`, prints."""
+"""The command line: reads arguments, calls `experiment` and `report`, prints; it may import everything."""

@@ -1,70 +1,17 @@
-"""What `sadq list agents` says and the README's table shows: every row, what each axis takes, what goes together."""
+"""What `sadq list` says and the README's table shows: every row, what each axis has, what goes together."""
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sadq.agents import (
-    AGENTS,
-    BOOTSTRAPS,
-    EXPLORATIONS,
-    HEADS,
-    REFUSALS,
-    REPLAYS,
-    SADQ_BACKBONE,
-    SUFFIX,
-    AgentSpec,
-)
+from sadq.agents import AGENTS, REFUSALS, SADQ_BACKBONE, SUFFIX, AgentSpec
+from sadq.axes import AXES
+from sadq.cli.options import axis_options
 from sadq.experiment.presets import PRESETS
+from sadq.registry import changes, default_of
 
-FLAG, COUNT = ("True", "False"), ("1", "2", "3", "...")
-
-
-class Axis(NamedTuple):
-    """A column of the table, and the option that overrides it."""
-
-    name: str  # the field of `AgentSpec` and of `Config`
-    values: tuple[str, ...]  # as the command line takes them
-    page: str  # in docs/axes
-
-    @property
-    def title(self) -> str:
-        return self.name.replace("_", "-")
-
-    @property
-    def option(self) -> str:
-        return f"--{self.title}"
-
-    def cell(self, row: AgentSpec) -> str:
-        """The row's choice on this axis."""
-        value = getattr(row, self.name)
-        return {True: "yes", False: "-"}[value] if isinstance(value, bool) else str(value)
-
-
-AXES = (
-    Axis("head", HEADS, "network.md"),
-    Axis("dueling", FLAG, "network.md"),
-    Axis("noisy", FLAG, "network.md"),
-    Axis("bootstrap", BOOTSTRAPS, "bootstrap.md"),
-    Axis("exploration", EXPLORATIONS, "exploration.md"),
-    Axis("replay", REPLAYS, "replay.md"),
-    Axis("n_step", COUNT, "replay.md"),
-    Axis("ensemble", COUNT, "ensemble.md"),
-)
-
-SOURCES = {
-    "dqn": "Mnih et al., 2015",
-    "double": "van Hasselt et al., 2016",
-    "dueling": "Wang et al., 2016",
-    "bdqn": "Azizzadenesheli et al., 2018",
-    "sunrise": "Lee et al., 2021",
-    "c51": "Bellemare et al., 2017",
-    "rainbow": "Hessel et al., 2018",
-    "qrdqn": "Dabney et al., 2018a",
-    "iqn": "Dabney et al., 2018b",
-    "fqf": "Yang et al., 2019",
-    "teg": "Dabney et al., 2021",
-    "coact": "Korkmaz, 2025",
-}
+COLUMNS = ("head", "dueling", "noisy", "bootstrap", "intended", "deviation", "replay", "n_step", "ensemble", "source")
+"""The fields of a row, in the order of the paper's walk from network to replay."""
 
 
 class Combination(NamedTuple):
@@ -80,45 +27,77 @@ class Combination(NamedTuple):
 
 COMBINATIONS = (
     Combination("acrobot rainbow --head implicit", "Rainbow on drawn quantile levels instead of fixed atoms"),
-    Combination("acrobot qrdqn --bootstrap double", "QR-DQN that selects by its online network"),
+    Combination("acrobot qrdqn --bootstrap double --head.quantiles 50", "QR-DQN with Double's target, on 50 quantiles"),
     Combination("acrobot dqn --replay prioritised --n-step 3", "DQN with two of Rainbow's parts"),
-    Combination("acrobot iqn --noisy True --exploration greedy", "IQN that explores by learned noise"),
-    Combination("acrobot c51 --ensemble 5 --exploration ucb", "five C51 networks that explore as SUNRISE does"),
+    Combination("acrobot iqn --noisy True --deviation never", "IQN that explores by learned noise"),
+    Combination("acrobot c51 --ensemble agreement --intended ucb", "five C51 networks that explore as SUNRISE does"),
     Combination("acrobot fqf+sadq --dueling True", "FQF with a dueling head and SADQ's target"),
-    Combination("acrobot rainbow --noisy False --exploration epsilon-z", "teg, spelled out"),
+    Combination("acrobot rainbow --noisy False --deviation epsilon-z", "teg, spelled out"),
 )
 
 
+def cell(row: AgentSpec, column: str) -> str:
+    """What a row has in a column: a choice by its name, with the settings that are not its defaults."""
+    value = getattr(row, column)
+    if column not in AXES:
+        return {True: "yes", False: "-"}[value] if isinstance(value, bool) else str(value)
+    own = ", ".join(f"{name} {_shown(setting)}" for name, setting in changes(value).items())
+    return AXES[column].name_of(value) + (f" ({own})" if own else "")
+
+
+def agent_table() -> list[list[str]]:
+    """The agents, a row each, below the titles of the columns."""
+    titles = ["agent", *(column.replace("_", "-") for column in COLUMNS)]
+    return [titles, *([name, *(cell(row, column) for column in COLUMNS)] for name, row in AGENTS.items())]
+
+
 def preset_settings() -> list[str]:
-    """The axes that presets set whatever the agent's row says, for instance `n-step 3 in default`."""
+    """What presets set whatever the agent's row says, for instance `n-step 3 in default`."""
     where: dict[str, list[str]] = {}
     for name, config in PRESETS.items():
-        for axis in AXES:
-            value = getattr(config, axis.name)
-            if value is not None:
-                where.setdefault(f"{axis.title} {value}", []).append(name)
+        for column in COLUMNS:
+            if getattr(config, column, None) is not None:
+                where.setdefault(f"{column.replace('_', '-')} {cell(config.row, column)}", []).append(name)
     return [f"{setting} in {', '.join(names)}" for setting, names in where.items()]
 
 
+def describe_presets() -> Iterator[str]:
+    for name, config in PRESETS.items():
+        yield f"{name:20} {config.environment:16} {config.steps:>9,} steps, {len(config.seeds)} seeds"
+
+
 def describe_agents() -> Iterator[str]:
-    """The agents with their axes, the values each axis takes, and which combinations are refused."""
-    yield from _columns(
-        [
-            ["agent", *(axis.title for axis in AXES), "source"],
-            *([name, *(axis.cell(row) for axis in AXES), SOURCES.get(name, "-")] for name, row in AGENTS.items()),
-        ]
-    )
+    """The agents with their choices, and which combinations are refused."""
+    yield from _columns(agent_table())
     yield f"each also with {SUFFIX}, which mixes a learned model's choice into the target; sadq is {SADQ_BACKBONE}{SUFFIX}"
-    yield "options of `sadq train` that override a row:"
-    yield from _indented(_columns([[axis.option, ", ".join(axis.values)] for axis in AXES]))
     settings = preset_settings()
     if settings:
-        yield "presets that override it themselves, where the option with None gives the row's value back:"
-        yield from _indented(iter(settings))
-    yield "for instance:"
+        yield "presets that override a row themselves, where the option with None gives the row's value back:"
+        yield from _indented(settings)
+    yield "options of `sadq train` override a row, for instance:"
     yield from _indented(_columns([[one.command, one.meaning] for one in COMBINATIONS]))
     yield "refused; all other combinations work:"
-    yield from _indented(iter(REFUSALS))
+    yield from _indented(REFUSALS)
+
+
+def describe_axes() -> Iterator[str]:
+    """Every axis with its options, its entries, and their settings."""
+    options: dict[str, list[str]] = {}
+    for option, axis in axis_options():
+        options.setdefault(axis.name, []).append(f"{option} NAME")
+    for axis in AXES.values():
+        yield f"{axis.name}: {axis.meaning} ({', '.join(options[axis.name])})"
+        yield from _indented(_columns([[name, settings_of(axis.entry(name))] for name in axis]))
+
+
+def settings_of(entry: type) -> str:
+    """The settings of an entry with their defaults."""
+    settings = [(field.name, default_of(field)) for field in dataclasses.fields(entry)]
+    return ", ".join(f"{name}={'' if value is dataclasses.MISSING else _shown(value)}" for name, value in settings)
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _columns(rows: list[list[str]]) -> Iterator[str]:
@@ -128,5 +107,5 @@ def _columns(rows: list[list[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _indented(lines: Iterator[str]) -> Iterator[str]:
+def _indented(lines: Any) -> Iterator[str]:
     return (f"  {line}" for line in lines)

@@ -1,17 +1,28 @@
-"""Command-line options read by tyro, with its complaints turned into one sentence."""
+"""Command-line options: modules to import, choices by name, and fields read by tyro, each complaint one sentence."""
 
 import contextlib
 import dataclasses
 import difflib
+import importlib
 import io
+import os
+import sys
+import typing
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import tyro
 
+from sadq.axes import AXES
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
+from sadq.registry import Axis
 
 PLAIN: dict[Any, str] = {bool: "nothing", int: "a whole number", float: "a number", str: "a word"}
+HIDDEN = ("preset", "agent", "adjusted")
+"""Fields of a config that are not options: the words before them say the first two."""
+SUPPRESSED: Any = tyro.conf.Suppress[Any]
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -20,14 +31,120 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:first], arguments[first:]
 
 
-def parse(kind: type, arguments: list[str], default: Any, program: str) -> Any:
-    """tyro's reading of the arguments, with its complaints turned into one sentence."""
+def take(arguments: list[str], *options: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """((option, its name) for each of these that was given, the other arguments)."""
+    taken, rest, words = [], [], iter(arguments)
+    for word in words:
+        option, joined, name = word.partition("=")
+        if option not in options:
+            rest.append(word)
+            continue
+        name = name if joined else next(words, "")
+        if not name or name.startswith("-"):
+            raise SadqError(f"{option} was given without a name: write one after it.")
+        taken.append((option, name))
+    return taken, rest
+
+
+def import_modules(arguments: list[str]) -> list[str]:
+    """The arguments without `--import MODULE`, each such module imported, from the folder we are in or from Python's."""
+    modules, rest = take(arguments, "--import")
+    if modules and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for _, name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SadqError(
+                f"--import {name} failed: {reason.rstrip('.')}; give a module that can be imported."
+            ) from error
+    return rest
+
+
+def axis_options(part: Any = Config, prefix: str = "--") -> Iterator[tuple[str, Axis]]:
+    """Every option that chooses an entry by its name, with its axis."""
+    for field in dataclasses.fields(part):
+        if field.name in AXES:
+            yield prefix + field.name, AXES[field.name]
+        elif dataclasses.is_dataclass(field.default):
+            yield from axis_options(field.default, f"{prefix}{field.name}.")
+
+
+class Draft(Config):
+    """A config that is checked only once it is whole."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def read_config(command: type, flags: list[str], base: Config, program: str, **changes: Any) -> tuple[Any, Config]:
+    """(the command's own options, the config that `changes` and the flags make of `base`)."""
+    axes = dict(axis_options())
+    names, flags = take(flags, *axes)
+    draft = Draft(**(vars(base) | changes))
+    for option, name in names:
+        as_row = name == "None" and getattr(Config, option.removeprefix("--"), draft) is None
+        draft = _with(draft, option.removeprefix("--"), None if as_row else axes[option].choice(name, base.adjusted))
+    shown = _typed(draft, command)
+    choices = {option: _entries(axis, attrgetter(option.removeprefix("--"))(shown)) for option, axis in axes.items()}
+    options = parse(type(shown), flags, shown, program, choices)
+    touched = {word.split(".")[0].removeprefix("--") for word in flags}
+    values: dict[str, Any] = {}
+    for name, before in vars(draft).items():
+        value = getattr(options, name)
+        if name in AXES:  # what nobody touched stays None, which is what the row says
+            values[name] = value if before is not None or name in touched else None
+        else:
+            part: Any = type(before)
+            values[name] = part(**vars(value)) if dataclasses.is_dataclass(before) else value
+    return options, Config(**values)
+
+
+def _entries(axis: Axis, used: Any) -> str:
+    return f"{', '.join(axis) or 'an entry of your own'} (default: {used if used is None else axis.name_of(used)})"
+
+
+def _with(part: Any, path: str, value: Any) -> Any:
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(part, **{name: _with(getattr(part, name), rest, value) if rest else value})
+
+
+def _typed(part: Any, *bases: type) -> Any:
+    """The same values in a class whose fields have the types of their choices, whose settings tyro then offers."""
+    values, kinds = dict(vars(part)), []
+    for name, value in vars(part).items():
+        if name in AXES:
+            values[name] = value if value is not None else getattr(part.row, name, None)
+        elif dataclasses.is_dataclass(value):
+            values[name] = _typed(value)
+        elif name not in HIDDEN:
+            continue
+        hidden = name in HIDDEN or values[name] is None
+        kinds.append((name, SUPPRESSED if hidden else type(values[name])))
+    bases = (*bases, type(part))
+    described = {"__doc__": bases[0].__doc__}
+    return dataclasses.make_dataclass(type(part).__name__, kinds, bases=bases, namespace=described, frozen=True)(
+        **values
+    )
+
+
+def parse(kind: type, arguments: list[str], default: Any, program: str, choices: dict[str, str] | None = None) -> Any:
+    """tyro's reading of the arguments, with its complaints turned into one sentence.
+
+    `choices` are options that were read before, each with what it takes.
+    """
+    choices = choices or {}
     if "-h" in arguments or "--help" in arguments:
-        return tyro.cli(kind, args=["--help"], default=default, prog=program)
+        width = max(map(len, choices), default=0)
+        by_name = [f"  {option:{width}} NAME   {names}" for option, names in choices.items()]
+        lines = [kind.__doc__ or "", "", "choices by name; the settings of those in use follow:", *by_name]
+        description = "\n".join(lines) if choices else None
+        return tyro.cli(kind, args=["--help"], default=default, prog=program, description=description)
     try:
         return _read(kind, arguments, default, program)
     except SystemExit:
-        raise SadqError(_complaint(kind, arguments, default, program)) from None
+        raise SadqError(_complaint(kind, arguments, default, program, choices)) from None
 
 
 def _read(kind: type, arguments: list[str], default: Any, program: str) -> Any:
@@ -36,22 +153,21 @@ def _read(kind: type, arguments: list[str], default: Any, program: str) -> Any:
         return tyro.cli(kind, args=arguments, default=default, prog=program)
 
 
-def _complaint(kind: type, arguments: list[str], default: Any, program: str) -> str:
+def _complaint(kind: type, arguments: list[str], default: Any, program: str, choices: dict[str, str]) -> str:
     """Which option cannot be read, found by trying each of them alone."""
     positional, flags = split(arguments)
-    known = _option_names(kind)
+    known = _option_names(kind) | choices
     groups: list[list[str]] = []
     for word in flags:
         if word.startswith("--") or not groups:
             groups.append([word])
         else:
             groups[-1].append(word)
-    for group in groups:
+    # Every command without defaults begins with a word; without it no option can be tried alone.
+    for group in groups if positional or default is not None else []:
         name = group[0].split("=")[0].replace("_", "-")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            offer = f"did you mean {near[0]}?" if near else f"`{program} --help` lists the fields."
-            return f"Unknown field {group[0]}: {offer}"
+            return f"Unknown field {group[0]}: {_offer(name, known, choices, program)}"
         try:
             _read(kind, [*positional, *group], default, program)
         except SystemExit:
@@ -62,19 +178,28 @@ def _complaint(kind: type, arguments: list[str], default: Any, program: str) -> 
     return f"{program} cannot read {' '.join(arguments) or 'an empty line'!r}: see `{program} --help`."
 
 
+def _offer(name: str, known: dict[str, str], choices: dict[str, str], program: str) -> str:
+    """What may have been meant by an unknown option."""
+    axis = name.rpartition(".")[0]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.85 if axis in choices else 0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    if axis in choices:
+        settings = ", ".join(option for option in known if option.startswith(f"{axis}.")) or "no settings"
+        return f"the chosen {axis.removeprefix('--')} has {settings}; {axis} NAME chooses another one."
+    return f"`{program} --help` lists the fields."
+
+
 def _option_names(kind: type, prefix: str = "--") -> dict[str, str]:
-    """Every option of a command with the type it takes."""
+    """Every option of a command with what it takes."""
     names: dict[str, str] = {}
+    hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        option = prefix + field.name.replace("_", "-")
-        if "Suppress" in str(field.type):
-            continue
-        if field.name == "config":
-            names |= _option_names(Config)
-        elif isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-            names |= _option_names(field.type, f"{option}.")
-        else:
-            names[option] = PLAIN.get(field.type) or str(field.type).replace("typing.", "")
-            if field.type is bool:
+        option, hint = prefix + field.name.replace("_", "-"), hints[field.name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            names |= _option_names(hint, f"{option}.")
+        elif hint is not Any:
+            names[option] = PLAIN.get(hint) or str(hint).replace("typing.", "")
+            if hint is bool:
                 names[f"{prefix}no-{option.removeprefix(prefix)}"] = "nothing"
     return names

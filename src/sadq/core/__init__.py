@@ -1,26 +1,35 @@
-"""The paper's mathematics as pure functions on one sample, free of networks and of this library's learner."""
+"""The paper's and the agents' mathematics: pure functions on one sample, without networks; imports `types` only."""
 
-from sadq.core.bootstrap import Choice, double, greedy, successor_guided
-from sadq.core.gates import batch_reliability, fixed, sample_reliability, value_gap
-from sadq.core.returns import Categorical, CategoricalTarget, Quantile, QuantileTarget, Scalar, project
+from sadq.core.bootstrap import Choice, Double, Greedy, double, greedy, guided
+from sadq.core.gates import BatchReliability, Fixed, SampleReliability, value_gap
+from sadq.core.returns import (
+    CategoricalReturn,
+    CategoricalTarget,
+    QuantileReturn,
+    QuantileTarget,
+    ScalarReturn,
+    project,
+)
 from sadq.core.rollout import Prediction, bellman_estimate, rollout_scores
 
 __all__ = [
-    "Categorical",
+    "BatchReliability",
+    "CategoricalReturn",
     "CategoricalTarget",
     "Choice",
+    "Double",
+    "Fixed",
+    "Greedy",
     "Prediction",
-    "Quantile",
+    "QuantileReturn",
     "QuantileTarget",
-    "Scalar",
-    "batch_reliability",
+    "SampleReliability",
+    "ScalarReturn",
     "bellman_estimate",
     "double",
-    "fixed",
     "greedy",
+    "guided",
     "project",
     "rollout_scores",
-    "sample_reliability",
-    "successor_guided",
     "value_gap",
 ]

@@ -1,18 +1,23 @@
 """Which next actions a TD target bootstraps from: Eq. (a_q) and (mixed_target), written as a weighted choice.
 
 A bootstrap rule looks at the values of one next state s' and answers with a `Choice`: a few actions with weights
-that sum to one. A base rule names one action; SADQ wraps any base rule and adds the action that the model prefers:
+that sum to one. A base rule names one action; SADQ is a function of that choice, which adds the action that the model
+prefers:
 
-    (a_base, alpha), (argmax_a score(a), 1 - alpha)
+    guided: (a_base, alpha), (argmax_a score(a), 1 - alpha)
 
 The target is then sum_k w_k Z'(s', a_k), whatever kind of return Z' is.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
 
+from sadq.registry import Axis
 from sadq.types import Array
+
+BOOTSTRAPS = Axis("bootstrap", "which next action a target is formed from")
 
 
 class Choice(NamedTuple):
@@ -28,12 +33,6 @@ class Rule(Protocol):
     def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice: ...
 
 
-class GuidedRule(Protocol):
-    """A rule that also hears the model's rollout scores f32[A]."""
-
-    def __call__(self, online_q: Array, target_q: Array, scores: Array, mask: Array | None = None) -> Choice: ...
-
-
 def legal_values(values: Array, mask: Array | None, otherwise: float = -jnp.inf) -> Array:
     """`values` f32[A] with `otherwise` in place of illegal ones, which so are compared but never multiplied.
 
@@ -47,33 +46,40 @@ def best_action(values: Array, mask: Array | None = None) -> Array:
     return jnp.argmax(legal_values(values, mask)).astype(jnp.int32)
 
 
-def greedy(online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+def best_value(values: Array, mask: Array | None = None) -> Array:
+    """max_a values[a] over the legal actions: f32[]."""
+    return jnp.max(legal_values(values, mask))
+
+
+@BOOTSTRAPS.register("greedy")
+@dataclass(frozen=True)
+class Greedy:
     """DQN: the action that the target network itself prefers."""
-    return Choice(best_action(target_q, mask)[None], jnp.ones(1))
+
+    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+        return Choice(best_action(target_q, mask)[None], jnp.ones(1))
 
 
-def double(online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+@BOOTSTRAPS.register("double")
+@dataclass(frozen=True)
+class Double:
     """Double DQN: the online network selects, the target network evaluates."""
-    return Choice(best_action(online_q, mask)[None], jnp.ones(1))
+
+    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+        return Choice(best_action(online_q, mask)[None], jnp.ones(1))
 
 
-def successor_guided(base: Rule, alpha: Array | float) -> GuidedRule:
-    """SADQ: weight `alpha` on the base rule's choice, the rest on the action with the best rollout score.
+greedy, double = Greedy(), Double()
+
+
+def guided(choice: Choice, scores: Array, alpha: Array | float, mask: Array | None = None) -> Choice:
+    """SADQ: weight `alpha` on the base rule's choice, the rest on the legal action with the best rollout score f32[A].
 
     `alpha` is one number, traced or not, so under `vmap` it may differ by sample (a gate) or by member (a sweep).
     """
     if jnp.ndim(alpha) != 0:
         raise ValueError(f"alpha has shape {jnp.shape(alpha)}, expected one number: vmap over samples instead.")
-
-    def rule(online_q: Array, target_q: Array, scores: Array, mask: Array | None = None) -> Choice:
-        chosen = base(online_q, target_q, mask)
-        preferred = best_action(scores, mask)
-        return Choice(
-            jnp.append(chosen.actions, preferred),
-            jnp.append(alpha * chosen.weights, 1 - alpha),
-        )
-
-    return rule
-
-
-RULES: dict[str, Rule] = {"greedy": greedy, "double": double}
+    return Choice(
+        jnp.append(choice.actions, best_action(scores, mask)),
+        jnp.append(alpha * choice.weights, 1 - alpha),
+    )

@@ -5,16 +5,34 @@ truth is known (`bellman_error`, on transitions that really happened) with what 
 errs more than the actions differ, alpha is 1 and the target is the base agent's own.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from sadq.core.bootstrap import best_action, legal_values
+from sadq.core.bootstrap import Choice, best_action, legal_values
+from sadq.registry import Axis
 from sadq.types import Array
 
-Gate = Callable[[Array, Array, Array, Array, Array | None], Array]
-"""(alpha f32[], target_q[B,A], scores[B,A], bellman_error[B], mask[B,A] or None) -> alpha f32[B]."""
+GATES = Axis("gate", "how far the model is trusted")
+
+
+class Gate(Protocol):
+    """From the base's choice at B next states to the weight f32[B] of that choice."""
+
+    uses_error: ClassVar[bool]
+    """Whether it looks at `bellman_error`, which costs a model step and two value evaluations a sample; else zeros."""
+
+    def __call__(
+        self,
+        alpha: Array,  # f32[]
+        choice: Choice,  # [B, K]: the base rule's
+        target_q: Array,  # f32[B, A]
+        scores: Array,  # f32[B, A]
+        bellman_error: Array,  # f32[B]
+        mask: Array | None = None,  # bool[B, A]
+    ) -> Array: ...
 
 
 def value_gap(values: Array, mask: Array | None = None) -> Array:
@@ -22,31 +40,66 @@ def value_gap(values: Array, mask: Array | None = None) -> Array:
     return jnp.max(legal_values(values, mask)) - jnp.min(legal_values(values, mask, jnp.inf))
 
 
-def fixed(alpha: Array, target_q: Array, scores: Array, bellman_error: Array, mask: Array | None = None) -> Array:
+@GATES.register("fixed")
+@dataclass(frozen=True)
+class Fixed:
     """The paper: the same alpha for every sample."""
-    return jnp.broadcast_to(alpha, target_q.shape[:1])
+
+    uses_error: ClassVar[bool] = False
+
+    def __call__(
+        self,
+        alpha: Array,
+        choice: Choice,
+        target_q: Array,
+        scores: Array,
+        bellman_error: Array,
+        mask: Array | None = None,
+    ) -> Array:
+        return jnp.broadcast_to(alpha, target_q.shape[:1])
 
 
-def batch_reliability(
-    alpha: Array, target_q: Array, scores: Array, bellman_error: Array, mask: Array | None = None
-) -> Array:
+@GATES.register("batch")
+@dataclass(frozen=True)
+class BatchReliability:
     """One alpha for the batch: 1 - (1 - alpha) * clip(1 - error / gap, 0, 1), both averaged over the batch."""
-    gap = jnp.mean(jax.vmap(value_gap)(target_q, mask))
-    reliability = jnp.clip(1 - jnp.mean(bellman_error) / jnp.maximum(gap, 1e-8), 0, 1)
-    return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
+
+    uses_error: ClassVar[bool] = True
+
+    def __call__(
+        self,
+        alpha: Array,
+        choice: Choice,
+        target_q: Array,
+        scores: Array,
+        bellman_error: Array,
+        mask: Array | None = None,
+    ) -> Array:
+        gap = jnp.mean(jax.vmap(value_gap)(target_q, mask))
+        reliability = jnp.clip(1 - jnp.mean(bellman_error) / jnp.maximum(gap, 1e-8), 0, 1)
+        return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
 
 
-def sample_reliability(
-    alpha: Array, target_q: Array, scores: Array, bellman_error: Array, mask: Array | None = None
-) -> Array:
-    """One alpha per sample: the model is heard only where it prefers its action by more than its mean error."""
-    error = jnp.mean(bellman_error)
+@GATES.register("sample")
+@dataclass(frozen=True)
+class SampleReliability:
+    """One alpha per sample: the model is heard only where it prefers its action to the base's by more than its error."""
 
-    def weight(target_values: Array, score: Array, legal: Array | None) -> Array:
-        preference = score[best_action(score, legal)] - score[best_action(target_values, legal)]
-        return jnp.where(preference > error, alpha, 1.0)
+    uses_error: ClassVar[bool] = True
 
-    return jax.vmap(weight)(target_q, scores, mask)
+    def __call__(
+        self,
+        alpha: Array,
+        choice: Choice,
+        target_q: Array,
+        scores: Array,
+        bellman_error: Array,
+        mask: Array | None = None,
+    ) -> Array:
+        error = jnp.mean(bellman_error)
 
+        def weight(base: Choice, score: Array, legal: Array | None) -> Array:
+            preference = score[best_action(score, legal)] - jnp.sum(base.weights * score[base.actions])
+            return jnp.where(preference > error, alpha, 1.0)
 
-GATES: dict[str, Gate] = {"fixed": fixed, "batch": batch_reliability, "sample": sample_reliability}
+        return jax.vmap(weight)(choice, scores, mask)

@@ -13,6 +13,9 @@ from sadq.types import Array, Key
 JITTER = 1e-6
 """Added to a precision's diagonal, relative to its mean, against rounding."""
 
+SMALLEST_DEVIATION = 0.01
+"""The least deviation of a return that is believed without being told, so that rewards still unseen are possible."""
+
 
 class Posterior(NamedTuple):
     """A normal distribution over the last layer of every action."""
@@ -26,11 +29,20 @@ class Evidence(NamedTuple):
 
     gram: Array  # f32[A, H, H]: Phi Phi^T
     moment: Array  # f32[A, H]: Phi y
+    power: Array  # f32[A]: y^T y
+    count: Array  # f32[A]: how many returns
 
 
 def prior(actions: int, width: int, deviation: float) -> Posterior:
     """What is believed before any evidence."""
     return Posterior(jnp.zeros((actions, width)), jnp.tile(deviation * jnp.eye(width), (actions, 1, 1)))
+
+
+def no_evidence(actions: int, width: int) -> Evidence:
+    """What nothing says, to add to."""
+    return Evidence(
+        jnp.zeros((actions, width, width)), jnp.zeros((actions, width)), jnp.zeros(actions), jnp.zeros(actions)
+    )
 
 
 def evidence(features: Array, actions: Array, returns: Array, weights: Array, action_count: int) -> Evidence:
@@ -39,10 +51,26 @@ def evidence(features: Array, actions: Array, returns: Array, weights: Array, ac
     by_action = share.T[:, :, None] * features  # f32[A,B,H]
     # Accelerators may round products to fewer bits, of which the inverse below has none to spare.
     gram = jnp.einsum("abh,bg->ahg", by_action, features, precision="highest")
-    return Evidence(gram, jnp.einsum("abh,b->ah", by_action, returns, precision="highest"))
+    moment = jnp.einsum("abh,b->ah", by_action, returns, precision="highest")
+    return Evidence(gram, moment, jnp.sum(share.T * jnp.square(returns), axis=1), jnp.sum(share, axis=0))
 
 
-def infer(seen: Evidence, prior_deviation: float, noise_deviation: float) -> Posterior:
+def residual_deviation(seen: Evidence, mean: Array) -> Array:
+    """How far returns lie from mean_a . phi, as a root mean square over all the evidence: f32[].
+
+    Never below a hundredth of the returns' own: where a batch is fitted exactly, as one without any reward is, a
+    deviation of zero would leave nothing to explore.
+    """
+    explained = 2 * jnp.sum(mean * seen.moment, axis=1) - jnp.einsum(
+        "ah,ahg,ag->a", mean, seen.gram, mean, precision="highest"
+    )
+    count = jnp.maximum(jnp.sum(seen.count), 1)
+    power = jnp.sum(seen.power) / count
+    square = jnp.maximum(power - jnp.sum(explained) / count, 1e-4 * power)
+    return jnp.sqrt(jnp.maximum(square, SMALLEST_DEVIATION**2))
+
+
+def infer(seen: Evidence, prior_deviation: float, noise_deviation: Array | float) -> Posterior:
     """The posterior after some evidence."""
     width = seen.moment.shape[-1]
     precision = seen.gram / noise_deviation**2 + jnp.eye(width) / prior_deviation**2

@@ -7,7 +7,7 @@ All three speak the same words, on one sample (batch with `jax.vmap`):
     z.under(choice)            sum_k w_k Z(a_k): what a bootstrap rule's choice is worth
     z.backup(reward, discount) reward + discount * Z
     z.loss_to(target)          distance of a taken return from a backed-up one, f32[]
-    z.surprise_to(target)      the same as a priority for replay, f32[]
+    z.priority_to(target)      the same as a priority for replay, f32[]
 """
 
 from typing import Literal
@@ -36,7 +36,7 @@ def _pick(values: Array, action: Array) -> Array:
     return jnp.sum(jnp.where(chosen, values, 0.0), axis=0)
 
 
-class Scalar(eqx.Module):
+class ScalarReturn(eqx.Module):
     """An expected return: f32[A], or f32[] after `taken` or `under`."""
 
     values: Array
@@ -46,25 +46,25 @@ class Scalar(eqx.Module):
     def mean(self) -> Array:
         return self.values
 
-    def taken(self, action: Array) -> "Scalar":
-        return Scalar(_pick(self.values, action), self.huber_at)
+    def taken(self, action: Array) -> "ScalarReturn":
+        return ScalarReturn(_pick(self.values, action), self.huber_at)
 
-    def under(self, choice: Choice) -> "Scalar":
-        return Scalar(jnp.sum(choice.weights * self.values[choice.actions]), self.huber_at)
+    def under(self, choice: Choice) -> "ScalarReturn":
+        return ScalarReturn(jnp.sum(choice.weights * self.values[choice.actions]), self.huber_at)
 
-    def backup(self, reward: Array, discount: Array) -> "Scalar":
-        return Scalar(reward + discount * self.values, self.huber_at)
+    def backup(self, reward: Array, discount: Array) -> "ScalarReturn":
+        return ScalarReturn(reward + discount * self.values, self.huber_at)
 
-    def loss_to(self, target: "Scalar") -> Array:
+    def loss_to(self, target: "ScalarReturn") -> Array:
         error = self.values - target.values
         return jnp.square(error) if self.huber_at is None else huber(error, self.huber_at)
 
-    def surprise_to(self, target: "Scalar") -> Array:
+    def priority_to(self, target: "ScalarReturn") -> Array:
         """The absolute error, as prioritised replay defines it."""
         return jnp.abs(self.values - target.values)
 
 
-class Categorical(eqx.Module):
+class CategoricalReturn(eqx.Module):
     """A distribution over fixed, evenly spaced atoms: logits f32[A,N], or f32[N] for one action.
 
     A backed-up return keeps its probabilities and moves its atoms; `loss_to` projects it onto the own atoms.
@@ -81,8 +81,8 @@ class Categorical(eqx.Module):
     def mean(self) -> Array:
         return jnp.sum(self.probabilities * self.atoms, axis=-1)
 
-    def taken(self, action: Array) -> "Categorical":
-        return Categorical(_pick(self.logits, action), self.atoms)
+    def taken(self, action: Array) -> "CategoricalReturn":
+        return CategoricalReturn(_pick(self.logits, action), self.atoms)
 
     def under(self, choice: Choice) -> "CategoricalTarget":
         mixed = jnp.sum(choice.weights[:, None] * self.probabilities[choice.actions], axis=0)
@@ -93,7 +93,7 @@ class Categorical(eqx.Module):
         projected = project(target.atoms, target.probabilities, self.atoms)
         return -jnp.sum(projected * jax.nn.log_softmax(self.logits))
 
-    def surprise_to(self, target: "CategoricalTarget") -> Array:
+    def priority_to(self, target: "CategoricalTarget") -> Array:
         """The cross-entropy, as Rainbow does."""
         return self.loss_to(target)
 
@@ -126,7 +126,7 @@ def project(from_atoms: Array, probabilities: Array, to_atoms: Array) -> Array:
     return jnp.sum(share * probabilities[:, None], axis=0)
 
 
-class Quantile(eqx.Module):
+class QuantileReturn(eqx.Module):
     """Values of the return at given quantile levels: f32[A,N], or f32[N] for one action.
 
     `midpoints` are the levels that the values estimate, `widths` the share of probability each stands for.
@@ -142,8 +142,8 @@ class Quantile(eqx.Module):
     def mean(self) -> Array:
         return jnp.sum(self.values * self.widths, axis=-1)
 
-    def taken(self, action: Array) -> "Quantile":
-        return Quantile(_pick(self.values, action), self.midpoints, self.widths, self.huber_at, self.mixing)
+    def taken(self, action: Array) -> "QuantileReturn":
+        return QuantileReturn(_pick(self.values, action), self.midpoints, self.widths, self.huber_at, self.mixing)
 
     def under(self, choice: Choice) -> "QuantileTarget":
         chosen = self.values[choice.actions]  # f32[K,N]
@@ -153,7 +153,7 @@ class Quantile(eqx.Module):
         return QuantileTarget(interpolated[None], jnp.ones(1), self.widths)
 
     def loss_to(self, target: "QuantileTarget") -> Array:
-        """Quantile Huber loss: summed over the own quantiles i, averaged over the target's atoms j.
+        """QuantileReturn Huber loss: summed over the own quantiles i, averaged over the target's atoms j.
 
         The loss is linear in the target's distribution, so a mixture's is the mixture of its parts'. Taken part by part,
         a part without weight leaves the others' arithmetic as it is.
@@ -164,7 +164,7 @@ class Quantile(eqx.Module):
 
         return jnp.sum(target.weights * jax.vmap(to)(target.values))
 
-    def surprise_to(self, target: "QuantileTarget") -> Array:
+    def priority_to(self, target: "QuantileTarget") -> Array:
         """The loss itself."""
         return self.loss_to(target)
 
@@ -184,4 +184,4 @@ class QuantileTarget(eqx.Module):
         return QuantileTarget(reward + discount * self.values, self.weights, self.widths)
 
 
-Return = Scalar | Categorical | Quantile
+Return = ScalarReturn | CategoricalReturn | QuantileReturn

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from sadq.core.bootstrap import legal_values
+from sadq.core.bootstrap import best_value
 from sadq.types import Array, Key, PyTree
 
 
@@ -20,17 +20,12 @@ class Prediction(NamedTuple):
     """What a model says about one step."""
 
     reward: Array  # f32[]
-    next_input: Array  # whatever `value_of` reads: an observation, or an embedding
+    next_input: Array  # whatever `value_of` reads: an observation, or features for a network's head alone
     continuation: Array | float = 1.0  # f32[]: probability that the episode does not end here
 
 
 ModelStep = Callable[[PyTree, Array, Key], Prediction]
 """(context of s', action i32[], key) -> Prediction; the context is whatever the model computes once for s'."""
-
-
-def best_value(values: Array, mask: Array | None = None) -> Array:
-    """max_a values[a] over the legal actions."""
-    return jnp.max(legal_values(values, mask))
 
 
 def bellman_estimate(
@@ -61,7 +56,8 @@ def rollout_scores(
 
     `value_of` maps a predicted input to target values f32[A]; `legal` to the mask there, or None. With `samples` > 1
     each action's score is the mean over that many model steps. `chunk` bounds the memory: at most that many actions
-    are rolled out at once. Each (action, sample) has a key of its own, so neither changes any score's randomness.
+    are rolled out at once. Each (action, sample) has a key of its own, and the first sample's is the action's, so that
+    neither chunks nor further samples change what was drawn.
     """
 
     def one(action: Array, noise_key: Key) -> Array:
@@ -71,7 +67,8 @@ def rollout_scores(
         action_key = jax.random.fold_in(key, action)
         if samples == 1:
             return one(action, action_key)
-        sample_keys = jax.vmap(lambda sample: jax.random.fold_in(action_key, sample))(jnp.arange(samples))
+        further = jax.vmap(lambda sample: jax.random.fold_in(action_key, sample))(jnp.arange(1, samples))
+        sample_keys = jnp.concatenate([action_key[None], further])
         return jnp.mean(jax.vmap(one, in_axes=(None, 0))(action, sample_keys))
 
     actions = jnp.arange(action_count, dtype=jnp.int32) if candidates is None else candidates

@@ -9,7 +9,7 @@ from sadq.types import Array
 Decay = Literal["exponential", "linear"]
 
 
-def exploration(
+def exploration_rate(
     step: Array, start: Array | float, end: Array | float, decay: Array | float, kind: Decay = "exponential"
 ) -> Array:
     """The probability of exploring at an env step. `decay` is a time constant, or the length of a linear ramp."""

@@ -1,5 +1,6 @@
-"""Learned one-step models: `encode` a state once, `step` it with any action, and a `loss` to learn from."""
+"""Learned one-step models: what SADQ asks of one, and the Gaussian of the paper; imports `networks`."""
 
-from sadq.dynamics.gaussian import GaussianModel
+from sadq.dynamics.gaussian import Gaussian, GaussianModel
+from sadq.dynamics.protocol import MODELS, DynamicsModel
 
-__all__ = ["GaussianModel"]
+__all__ = ["MODELS", "DynamicsModel", "Gaussian", "GaussianModel"]

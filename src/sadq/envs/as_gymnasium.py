@@ -16,7 +16,7 @@ from sadq.types import Array, Key, PyTree
 
 
 class NativeEnvironment(gymnasium.Env):
-    """One copy of a native environment, compiled for the CPU, with NumPy observations in float32.
+    """One copy of a native environment, compiled for the CPU, with NumPy observations.
 
     `reset(seed=...)` fixes all that follows, further resets included. Where actions may be illegal,
     `info["action_mask"]` names the legal ones; at the end of an episode `info["measures"]` holds what the environment
@@ -26,9 +26,17 @@ class NativeEnvironment(gymnasium.Env):
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(self, environment: Environment, low: float = -np.inf, high: float = np.inf):
-        """`low` and `high` bound every entry of the observation."""
+        """`low` and `high` bound every entry of the observation, within what its type can hold."""
+        if environment.actors > 1:
+            raise SadqError(
+                f"environment {environment.name} holds {environment.actors} actors, expected one, for a gymnasium.Env "
+                "takes one action a step: use the environment itself."
+            )
         self.environment = environment
-        self.observation_space = spaces.Box(low, high, (environment.observation_size,), np.float32)
+        dtype = np.dtype(environment.observation_dtype)
+        if dtype.kind in "iu":
+            low, high = max(low, np.iinfo(dtype).min), min(high, np.iinfo(dtype).max)
+        self.observation_space = spaces.Box(low, high, environment.observation_shape, dtype.type)
         self.action_space = spaces.Discrete(environment.action_count)
         self._device = jax.devices("cpu")[0]
         self._timed: base.Timed | None = None

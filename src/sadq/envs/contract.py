@@ -20,7 +20,9 @@ class HostSpec:
     name: str
     maker: Callable[[], gymnasium.Env]
     """Makes a new, independent environment on each call."""
-    observation_size: int
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype[Any]
+    """uint8 where the environment's space is, else float32, which every other type of number becomes."""
     action_count: int
     max_steps: int | None
     """Steps after which an episode is truncated; None where the environment does not say."""
@@ -64,10 +66,12 @@ def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
                 f"environment {name} has action space {actions}, expected Discrete: "
                 "wrap it so that its actions are numbered."
             )
+        shape, dtype = _observations(name, environment.observation_space)
         spec = HostSpec(
             name=name,
             maker=maker,
-            observation_size=_vector_size(name, environment.observation_space),
+            observation_shape=shape,
+            observation_dtype=dtype,
             action_count=int(actions.n),
             max_steps=_time_limit(environment),
             has_masks=False,
@@ -75,7 +79,7 @@ def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
             deterministic=False if environment.spec is not None and environment.spec.nondeterministic else None,
         )
         observation, info = checked_reset(spec, call_reset(spec, environment, 0))
-        finite(spec, "reset", observation[None])
+        finite(spec, "reset", rows(spec, 1, observation))
         spec = dataclasses.replace(spec, has_masks=MASK in info)
         checked_mask(spec, "reset", info)
     finally:
@@ -83,19 +87,19 @@ def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
     return spec
 
 
-def _vector_size(name: str, space: spaces.Space[Any]) -> int:
+def _observations(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if isinstance(space, spaces.Discrete):
         raise SadqError(
-            f"environment {name} has observation space {space}, expected a vector: wrap it in "
+            f"environment {name} has observation space {space}, expected an array: wrap it in "
             "gymnasium.wrappers.FlattenObservation, which makes it one-hot."
         )
-    vector = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
-    if not vector or space.shape is None or len(space.shape) != 1 or space.shape[0] < 1:
+    array = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
+    if not array or not space.shape or min(space.shape) < 1:
         raise SadqError(
-            f"environment {name} has observation space {space}, expected a vector (a Box, MultiBinary or MultiDiscrete "
-            "of one dimension): wrap it in gymnasium.wrappers.FlattenObservation."
+            f"environment {name} has observation space {space}, expected an array (a Box, MultiBinary or MultiDiscrete "
+            "of at least one dimension): wrap it in gymnasium.wrappers.FlattenObservation."
         )
-    return int(space.shape[0])
+    return tuple(int(size) for size in space.shape), np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
 
 
 def _time_limit(environment: gymnasium.Env) -> int | None:
@@ -124,17 +128,17 @@ def call_step(spec: HostSpec, environment: gymnasium.Env, action: int) -> Any:
 
 
 def checked_reset(spec: HostSpec, result: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    """(observation [D], info) of what `reset` returned; whether it is finite is for `finite` to say, of a batch."""
+    """(observation, info) of what `reset` returned; whether it is finite is for `finite` to say, of a batch."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
         raise SadqError(
             f"environment {spec.name} returned {_shown(result)} from reset, expected (observation, info): "
             "follow the Gymnasium API."
         )
-    return _vector(spec, "reset", result[0]), result[1]
+    return _array(spec, "reset", result[0]), result[1]
 
 
 def checked_step(spec: HostSpec, result: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-    """(observation [D], reward, terminated, truncated, info) of what `step` returned; `finite` checks the numbers."""
+    """(observation, reward, terminated, truncated, info) of what `step` returned; `finite` checks the numbers."""
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
         raise SadqError(
             f"environment {spec.name} returned {_shown(result)} from step, expected "
@@ -142,7 +146,7 @@ def checked_step(spec: HostSpec, result: Any) -> tuple[np.ndarray, float, bool, 
         )
     observation, reward, terminated, truncated, info = result
     return (
-        _vector(spec, "step", observation),
+        _array(spec, "step", observation),
         reward if type(reward) is float else _number(spec, reward),
         terminated if type(terminated) is bool else _flag(spec, "terminated", terminated),
         truncated if type(truncated) is bool else _flag(spec, "truncated", truncated),
@@ -171,27 +175,50 @@ def checked_mask(spec: HostSpec, call: str, info: dict[str, Any], final: bool = 
     return mask
 
 
+def rows(spec: HostSpec, count: int, fill: Any = 0) -> np.ndarray:
+    """Room for observations [count, *observation_shape], all of them `fill`, to be passed through `finite` when full.
+
+    In double precision, for `finite` turns an overflow into a refusal rather than a warning; uint8 needs neither.
+    """
+    dtype = spec.observation_dtype if spec.observation_dtype == np.uint8 else np.float64
+    return np.full((count, *spec.observation_shape), fill, dtype)
+
+
 def finite(spec: HostSpec, call: str, observations: np.ndarray, rewards: np.ndarray | None = None) -> np.ndarray:
-    """A batch of observations [n, D] as float32, refused where it or `rewards` [n] hold NaN or infinity."""
-    with np.errstate(over="ignore"):
-        result = observations.astype(np.float32)
-    if not np.isfinite(result).all():
-        bad = observations[~np.isfinite(result).all(axis=1)][0]
-        _refuse(spec, call, f"the observation {_shown(bad)}", "numbers finite in float32")
+    """A batch of observations in their type, refused where it or `rewards` [n] hold NaN or infinity."""
+    result = observations
+    if observations.dtype != spec.observation_dtype:
+        with np.errstate(over="ignore"):
+            result = observations.astype(spec.observation_dtype)
+        good = np.isfinite(result)
+        if not good.all():
+            bad = observations[~good.all(axis=tuple(range(1, good.ndim)))][0]
+            # Of a picture only its corners would be shown.
+            found = (
+                f"the observation {_shown(bad)}" if bad.ndim == 1 else f"an observation with {observations[~good][0]}"
+            )
+            _refuse(spec, call, found, "numbers finite in float32")
     if rewards is not None and not np.isfinite(rewards).all():
         _refuse(spec, call, f"the reward {rewards[~np.isfinite(rewards)][0]}", "a number finite in float32")
     return result
 
 
-def _vector(spec: HostSpec, call: str, value: Any) -> np.ndarray:
+def _array(spec: HostSpec, call: str, value: Any) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "fbiu":
-        _refuse(spec, call, f"the observation {_shown(value)}", f"an array of {spec.observation_size} numbers")
-    if array.shape != (spec.observation_size,):
-        _refuse(spec, call, f"an observation of shape {array.shape}", f"shape ({spec.observation_size},)")
+        numbers = " x ".join(map(str, spec.observation_shape))
+        _refuse(spec, call, f"the observation {_shown(value)}", f"an array of {numbers} numbers")
+    if array.shape != spec.observation_shape:
+        _refuse(spec, call, f"an observation of shape {array.shape}", f"shape {spec.observation_shape}")
+    if spec.observation_dtype == np.uint8 and array.dtype != np.uint8:
+        with np.errstate(invalid="ignore"):
+            fits = (array >= 0) & (array <= 255) & (array % 1 == 0)
+        if not fits.all():
+            found = f"an observation with {array[~fits][0]}"
+            _refuse(spec, call, found, "whole numbers from 0 to 255, since its observation space is uint8")
     return array
 
 

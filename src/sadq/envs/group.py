@@ -18,11 +18,11 @@ class HostStep(NamedTuple):
     """What a batch of environments answers to its actions; leading axes [M, E], or [n] within a group."""
 
     reward: np.ndarray  # f32[...]
-    next_observation: np.ndarray  # f32[..., D], of the state really reached
+    next_observation: np.ndarray  # [..., *observation_shape], of the state really reached
     terminated: np.ndarray  # bool[...]
     truncated: np.ndarray  # bool[...], never together with `terminated`
     next_mask: np.ndarray | None  # bool[..., A]: legal actions at `next_observation`
-    observation: np.ndarray  # f32[..., D], to act on next: of a new episode where the last one ended
+    observation: np.ndarray  # [..., *observation_shape], to act on next: of a new episode where the last one ended
     mask: np.ndarray | None  # bool[..., A]: legal actions at `observation`
 
 
@@ -57,15 +57,14 @@ class EnvironmentGroup:
             )
 
     def reset(self, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Begin each slot's episode of the given number [n]: (observations f32[n, D], masks bool[n, A])."""
+        """Begin each slot's episode of the given number [n]: (observations [n, ...], masks bool[n, A])."""
         self._episodes = episodes.tolist()
         return self._begin(range(len(self._slots)))
 
     def step(self, actions: np.ndarray) -> HostStep:
         """Take one action [n] in each environment, but none where it is IDLE."""
         spec, count = self._spec, len(self._slots)
-        # In double precision until `finite`, which turns an overflow into a refusal rather than a warning.
-        raw = np.zeros((count, spec.observation_size))
+        raw = contract.rows(spec, count)
         rewards = np.zeros(count)
         terminated = np.zeros(count, bool)
         truncated = np.zeros(count, bool)
@@ -125,7 +124,7 @@ class EnvironmentGroup:
                 if masks is not None and first_mask is not None:
                     masks[slot] = first_mask[0]
             elif len(recorded):
-                observations[slot] = contract.finite(spec, "step", observation[None])[0]
+                observations[slot] = contract.finite(spec, "step", contract.rows(spec, 1, observation))[0]
                 if masks is not None:
                     masks[slot] = mask
         return observations, masks, ended
@@ -137,7 +136,7 @@ class EnvironmentGroup:
 
     def _begin(self, slots: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         spec = self._spec
-        raw = np.empty((len(slots), spec.observation_size))
+        raw = contract.rows(spec, len(slots))
         masks = np.empty((len(slots), spec.action_count), bool) if spec.has_masks else None
         for row, slot in enumerate(slots):
             seed = episode_seed(self._slots[slot], self._purpose, self._episodes[slot])

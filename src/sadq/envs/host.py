@@ -18,7 +18,7 @@ from sadq.types import Array, Key
 
 __all__ = ["HostEnvironments", "HostSpec", "HostStep", "NativeAsHost"]
 
-State = dict[str, np.ndarray]
+SavedState = dict[str, np.ndarray]
 
 
 class HostEnvironments:
@@ -38,7 +38,8 @@ class HostEnvironments:
     ):
         self.spec = spec
         self.name = spec.name
-        self.observation_size = spec.observation_size
+        self.observation_shape = spec.observation_shape
+        self.observation_dtype = spec.observation_dtype
         self.action_count = spec.action_count
         self.max_steps = spec.max_steps
         self.has_masks = spec.has_masks
@@ -59,7 +60,7 @@ class HostEnvironments:
         self._observations: np.ndarray | None = None
 
     def reset(self, start: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
-        """Begin episode number `start` everywhere: (observations f32[M, E, D], masks bool[M, E, A] or None)."""
+        """Begin episode number `start` everywhere: (observations [M, E, *shape], masks bool[M, E, A] or None)."""
         self._episodes[:] = start
         self._lengths[:] = 0
         observations, masks = self._runner.reset(self._episodes)
@@ -79,7 +80,7 @@ class HostEnvironments:
         parts: list[Any] = [None if part is None else part.reshape(self.shape + part.shape[1:]) for part in step]
         return HostStep(*parts)
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """What `restore` needs: which episodes are under way, the actions taken in them, and where these led."""
         if self._observations is None:
             raise SadqError(f"environment {self.name} has no state before it was reset: call reset first.")
@@ -88,7 +89,7 @@ class HostEnvironments:
             "episodes": self._episodes.reshape(self.shape).copy(),
             "lengths": self._lengths.reshape(self.shape).copy(),
             "actions": self._actions[taken],  # of one environment after another
-            "observations": self._observations.reshape(*self.shape, -1).copy(),
+            "observations": self._observations.reshape(self.shape + self.observation_shape).copy(),
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -100,7 +101,7 @@ class HostEnvironments:
                 "this run; restore one that was saved with this environment."
             )
         episodes, lengths, actions = state["episodes"], state["lengths"], state["actions"]
-        expected = (*self.shape, self.observation_size)
+        expected = self.shape + self.observation_shape
         if state["observations"].shape != expected or int(lengths.sum()) != len(actions):
             raise SadqError(
                 f"the saved state of environment {self.name} has observations of shape {state['observations'].shape}, "
@@ -123,7 +124,8 @@ class HostEnvironments:
 
     def _current(self, observations: np.ndarray, masks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         self._observations = observations
-        return observations.reshape(*self.shape, -1), None if masks is None else masks.reshape(*self.shape, -1)
+        seen = observations.reshape(self.shape + self.observation_shape)
+        return seen, None if masks is None else masks.reshape(*self.shape, -1)
 
     def _record(self, actions: np.ndarray, finished: np.ndarray) -> None:
         if self._lengths.max() == self._actions.shape[1]:
@@ -139,7 +141,8 @@ class NativeAsHost:
 
     With root the member's key, environment e begins its first episode with the key at (0, e) of root's "reset" stream,
     takes vector step t with the key at (t, e) of its "transition" stream, and an episode begun after step t takes the
-    key at (t + 1, e) of "reset". A purpose other than "collect" descends from root's stream of that name instead.
+    key at (t + 1, e) of "reset". A purpose other than "collect" descends from root's stream of that name instead. Where
+    environments hold N actors, E here counts lanes: the actors of the first environment, then those of the next.
     """
 
     def __init__(
@@ -152,11 +155,13 @@ class NativeAsHost:
     ):
         self.spec = environment
         self.name = environment.name
-        self.observation_size = environment.observation_size
+        self.observation_shape = environment.observation_shape
+        self.observation_dtype = np.dtype(environment.observation_dtype)
         self.action_count = environment.action_count
         self.max_steps = environment.max_steps
         self.has_masks = environment.has_masks
-        self.shape = _shape(environment.name, seeds, environments)
+        members, count = _shape(environment.name, seeds, environments)
+        self.shape = members, count * environment.actors
         self.workers = 0
         self.exact_resume = True
         roots = [keys.member_key(int(seed)) for seed in seeds]
@@ -172,7 +177,7 @@ class NativeAsHost:
         self._view = jax.jit(self._view_traced)
 
     def reset(self, start: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
-        """Begin an episode everywhere, at step counter `start`: (observations f32[M, E, D], masks or None)."""
+        """Begin an episode everywhere, at step counter `start`: (observations [M, E, *shape], masks or None)."""
         self._step = start
         self._timed = self._begin(self._reset_keys, start)
         return self._seen()
@@ -187,7 +192,7 @@ class NativeAsHost:
         parts: list[Any] = [None if part is None else np.array(part) for part in step]
         return HostStep(*parts)
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """The leaves of the environments' states, and the step counter."""
         leaves = jax.tree.leaves(self._started())
         return {"step": np.asarray(self._step)} | {f"leaf_{i}": np.array(leaf) for i, leaf in enumerate(leaves)}
@@ -219,43 +224,39 @@ class NativeAsHost:
         return np.array(observations), None if masks is None else np.array(masks)
 
     def _begin_traced(self, reset_keys: Key, counter: Array) -> Timed:
-        def one(key: Key, index: Array) -> Timed:
-            return base.reset(self.spec, keys.at(key, counter, index))
+        def member(key: Key) -> Timed:
+            return base.reset_lanes(self.spec, self._keys_at(key, counter))[0]
 
-        timed: Timed = self._over_fleet(one, reset_keys)
-        return timed
+        return jax.vmap(member)(reset_keys)
 
     def _view_traced(self, timed: Timed) -> tuple[Array, Array | None]:
-        observations = jax.vmap(jax.vmap(self.spec.observe))(timed.state)
-        return observations, self._legal(observations)
+        def member(timed: Timed) -> tuple[Array, Array | None]:
+            observation = base.observe_lanes(self.spec, timed)
+            return observation, base.legal_lanes(self.spec, observation)
+
+        return jax.vmap(member)(timed)
 
     def _advance_traced(
         self, timed: Timed, actions: Array, counter: Array, reset_keys: Key, transition_keys: Key
     ) -> tuple[Timed, tuple[Any, ...]]:
-        def one(key: Key, index: Array, timed: Timed, action: Array) -> tuple[Timed, base.Step]:
-            return base.step(self.spec, timed, action, keys.at(key, counter, index))
+        def member(timed: Timed, action: Array, fresh: Timed, key: Key) -> tuple[Timed, base.Step, Array | None]:
+            reached, step = base.step_lanes(self.spec, timed, action, self._keys_at(key, counter))
+            finished = base.of_environments(self.spec, step.terminated | step.truncated)
 
-        reached, step = self._over_fleet(one, transition_keys, timed, actions)
+            def chosen(new: Array, old: Array) -> Array:
+                return jnp.where(finished.reshape(finished.shape + (1,) * (new.ndim - 1)), new, old)
+
+            return jax.tree.map(chosen, fresh, reached), step, base.legal_lanes(self.spec, step.observation)
+
         fresh = self._begin_traced(reset_keys, counter + 1)
-        finished = step.terminated | step.truncated
-
-        def chosen(new: Array, old: Array) -> Array:
-            return jnp.where(finished.reshape(finished.shape + (1,) * (new.ndim - 2)), new, old)
-
-        current = jax.tree.map(chosen, fresh, reached)
+        current, step, next_mask = jax.vmap(member)(timed, actions, fresh, transition_keys)
         observation, mask = self._view_traced(current)
-        next_mask = self._legal(step.observation)
         outcome = (step.reward, step.observation, step.terminated, step.truncated, next_mask, observation, mask)
         return current, outcome
 
-    def _over_fleet(self, function: Any, member_keys: Key, *arguments: Any) -> Any:
-        """`function(key, environment index, *arguments)` of each environment: arguments [M, E, ...]."""
-        inner = jax.vmap(function, in_axes=(None, 0) + (0,) * len(arguments))
-        outer = jax.vmap(inner, in_axes=(0, None) + (0,) * len(arguments))
-        return outer(member_keys, jnp.arange(self.shape[1]), *arguments)
-
-    def _legal(self, observations: Array) -> Array | None:
-        return jax.vmap(jax.vmap(self.spec.legal))(observations) if self.has_masks else None
+    def _keys_at(self, key: Key, counter: Array) -> Key:
+        """The keys of a member's environments at a step: [E]."""
+        return keys.range_of(keys.at(key, counter), 0, self.shape[1] // self.spec.actors)
 
 
 def _shape(name: str, seeds: Sequence[int], environments: int) -> tuple[int, int]:

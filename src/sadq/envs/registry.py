@@ -52,7 +52,7 @@ def register(name: str, factory: Callable[[], Any], replace: bool = False) -> No
 
 
 def list_environments(host: bool = False) -> list[str]:
-    """The registered names, with `host` also Gymnasium's ids (of which those with vectors and discrete actions work).
+    """The registered names, with `host` also Gymnasium's ids (of which those with arrays to see and discrete actions work).
 
     BitFlip also goes by "BitFlip-N", for instance "BitFlip-5".
     """

@@ -1,4 +1,4 @@
-"""From a config to a fleet that can run: the one place where names become objects."""
+"""From a config to a fleet that can run: the one place where choices become objects."""
 
 import dataclasses
 import itertools
@@ -9,22 +9,25 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.dynamics.gaussian import GaussianModel
-from sadq.envs import base, registry
+from sadq.envs import registry
 from sadq.envs.base import Environment
-from sadq.envs.contract import HostSpec, one_line
+from sadq.envs.contract import HostSpec
 from sadq.envs.host import HostEnvironments
+from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
-from sadq.experiment.networks import make_exploration, network_maker
-from sadq.fleet.members import Fleet, Loop, stack_hyper
-from sadq.learning.guidance import Guidance
+from sadq.experiment.presets import return_range
+from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
-from sadq.learning.inference import Inference
-from sadq.learning.learner import Hyper, Learner
-from sadq.replay.samplers import Prioritised
-from sadq.replay.store import Ring
+from sadq.fleet.members import Fleet, Loop, stack_hyper
 from sadq.fleet.scan_loop import ScanFleet, ScanLoop
+from sadq.learning.guidance import Guidance
+from sadq.learning.learner import Learner, TargetUpdate
+from sadq.learning.legal import every_action
+from sadq.learning.refit import Refit
+from sadq.learning.state import Hyper
+from sadq.networks import Bayesian, HeadShape, Network
+from sadq.replay.ring import Ring
 from sadq.types import Key
 
 MAX_CHUNK = 25
@@ -35,7 +38,7 @@ REFIT_INTERVAL = 2000
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid:
+class Timetable:
     """The fixed places, counted in collects, where a run may pause and where it evaluates."""
 
     origin: int  # where it begins: 0, or where earlier training ended
@@ -44,7 +47,7 @@ class Grid:
     interval: int  # between evaluations: whole chunks
 
     @classmethod
-    def of(cls, config: Config, origin: int = 0) -> "Grid":
+    def of(cls, config: Config, origin: int = 0) -> "Timetable":
         needed = -(-config.steps // config.collect) - origin
         interval = max(1, needed // config.evaluations)
         pieces = -(-interval // MAX_CHUNK)
@@ -77,8 +80,7 @@ def hyper_of(config: Config) -> Hyper:
                 seed=jnp.uint32(member["seed"]),
                 alpha=jnp.float32(1.0 if member["alpha"] is None else member["alpha"]),
                 learning_rate=jnp.float32(member["learning_rate"]),
-                model_learning_rate=jnp.float32(config.model.learning_rate),
-                separate_learning_rate=jnp.float32(config.distribution.fraction_learning_rate),
+                model_learning_rate=jnp.float32(config.guidance.learning_rate),
                 discount=jnp.float32(member["discount"]),
                 epsilon_start=jnp.float32(member["epsilon_start"]),
                 epsilon_end=jnp.float32(member["epsilon_end"]),
@@ -92,82 +94,71 @@ def hyper_of(config: Config) -> Hyper:
 def make_learner(config: Config, environment: Environment | HostSpec) -> Learner:
     """The agent's row, with the config's sizes filled in."""
     row = config.row
-    ring = Ring(
+    store = Ring(
         capacity=config.buffer_size,
-        environments=config.environments,
-        observation_size=environment.observation_size,
+        lanes=config.environments * (environment.actors if isinstance(environment, Environment) else 1),
+        observation_shape=environment.observation_shape,
+        observation_dtype=environment.observation_dtype,
         action_count=environment.action_count,
         has_masks=environment.has_masks,
         steps=row.n_step,
         time_limit_is_terminal=config.time_limit_is_terminal,
     )
-    prioritised, ensemble = row.replay == "prioritised", row.ensemble > 1
+    shape = HeadShape(
+        features=config.encoder.features,
+        actions=environment.action_count,
+        dueling=row.dueling,
+        noisy=row.noisy,
+        return_range=return_range(environment.name),
+    )
+
+    def make_network(key: Key) -> Network:
+        encoder = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
+        return Network(encoder, row.head.build(shape, keys.purpose(key, "head")))
+
     return Learner(
-        make_network=network_maker(config, environment.name, ring.observation_size, ring.action_count),
-        rule=row.bootstrap,
-        ring=ring,
+        make_network=make_network,
+        bootstrap=row.bootstrap,
+        store=store,
+        sampler=row.replay.sampler(store),
+        action_count=environment.action_count,
+        environments=config.environments,
+        collect_steps=config.collect // config.environments,
         batch_size=config.batch_size,
         updates=config.updates_per_collect,
         total_steps=config.steps,
+        target_update=TargetUpdate(config.target_update_interval, config.target_update_unit, config.soft_target_rate),
+        optimiser=config.optimiser,
+        ensemble=row.ensemble,
         guidance=_guidance(config, environment) if config.guided else None,
-        prioritised=Prioritised(ring, config.priority_exponent) if prioritised else None,
-        importance=config.importance_exponent,
-        inference=_inference(config) if row.head == "bayesian" else None,
-        backup_temperature=config.agreement.temperature if ensemble else None,
-        ensemble_size=row.ensemble,
-        bootstrap_share=config.agreement.bootstrap_share if ensemble else 1.0,
-        soft_target_rate=config.soft_target_rate,
+        refit=_refit(config, row.head) if isinstance(row.head, Bayesian) else None,
+        legal=environment.legal if isinstance(environment, Environment) else every_action,
+        learning_starts=config.learning_starts,
         max_gradient_norm=config.max_gradient_norm,
         learning_rate_schedule=config.learning_rate_schedule,
     )
 
 
-def _inference(config: Config) -> Inference:
-    own = config.bayesian
-    return Inference(
-        prior_deviation=own.prior_deviation,
-        noise_deviation=own.noise_deviation,
-        samples=own.samples,
-        chunk=min(own.chunk, own.samples),
-        refit_interval=own.refit_interval or _synchronisation_steps(config) or REFIT_INTERVAL,
-        resample_interval=own.resample_interval,
-    )
-
-
-def _synchronisation_steps(config: Config) -> int | None:
-    """Env steps between copies to the target network; None without copies."""
-    interval = config.target_update_interval
-    if interval is None or config.target_update_unit == "steps":
-        return interval
-    return interval * config.collect // config.updates_per_collect
+def _refit(config: Config, head: Bayesian) -> Refit:
+    """As often as the head says, or as the target network is copied."""
+    copied = config.target_update_interval
+    if copied is not None and config.target_update_unit == "updates":
+        copied = copied * config.collect // config.updates_per_collect
+    return Refit(head, head.refit_interval or copied or REFIT_INTERVAL)
 
 
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
-    model = config.model
-
-    def make(key: Key) -> GaussianModel:
-        return GaussianModel(
-            environment.observation_size,
-            environment.action_count,
-            model.hidden,
-            key,
-            state_scale=model.state_scale,
-            continuation=model.continuation,
-            rollout=model.rollout,
-            loss_kind=model.loss,
-        )
-
+    own = config.guidance
     return Guidance(
-        make_model=make,
+        make_model=lambda key: config.model.build(environment.observation_shape, environment.action_count, key),
         action_count=environment.action_count,
-        batch_size=model.batch_size,
-        updates=model.updates_per_collect,
-        gate=model.gate,
-        samples=model.samples,
-        chunk=model.action_chunk,
-        candidates=model.candidates,
-        # A host environment tells its mask only for states it is in, so at a predicted s'' all actions count.
-        legal=environment.legal if isinstance(environment, Environment) else lambda _: None,
+        batch_size=own.batch_size,
+        updates=own.updates_per_collect,
+        optimiser=own.optimiser,
+        gate=config.gate,
+        samples=own.samples,
+        chunk=own.action_chunk,
+        candidates=own.candidates,
     )
 
 
@@ -176,11 +167,8 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -
     learner, hyper = make_learner(config, environment), hyper_of(config)
     shared: dict[str, Any] = {
         "learner": learner,
-        "collect_steps": config.collect // config.environments,
-        "exploration": make_exploration(config),
+        "exploration": config.behaviour,
         "epsilon_decay": config.epsilon.schedule,
-        "target_interval": config.target_update_interval,
-        "target_unit": config.target_update_unit,
         "evaluation_episodes": config.evaluation_episodes,
     }
     if isinstance(environment, Environment):
@@ -198,15 +186,15 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -
 
 def check_memory(learner: Learner, members: int) -> int:
     """The replay's bytes on one device, refused with the figure where they cannot fit."""
-    devices = jax.devices()
-    shards = max(count for count in range(1, len(devices) + 1) if members % count == 0)
-    # Devices of a CPU backend share the machine's memory.
-    needed = learner.ring.nbytes * members // (1 if devices[0].platform == "cpu" else shards)
-    free = free_bytes(devices[0])
+    placement = Placement(members)
+    device = placement.mesh[0]
+    # Devices of a CPU backend share the machine's memory. There a member is worked on outside the fleet's own memory.
+    held = members + placement.idle + len(placement.mesh) if device.platform == "cpu" else placement.share
+    needed, free = learner.store.nbytes * held, free_bytes(device)
     if free is not None and needed > free:
         raise SadqError(
-            f"The replay needs {_gigabytes(needed)} for {members} members of {learner.ring.capacity:,} transitions, but "
-            f"{devices[0].device_kind} has {_gigabytes(free)} free: lower buffer_size or the number of members."
+            f"The replay needs {_gigabytes(needed)} for {members} members of {learner.store.rows * learner.store.lanes:,} "
+            f"transitions, but {device.device_kind} has {_gigabytes(free)} free: lower buffer_size or the number of members."
         )
     return needed
 
@@ -235,27 +223,5 @@ def resolve(environment: Any, settings: dict[str, Any] | None = None) -> Environ
     """A name, with the settings that it is to be made with, or an object as an environment."""
     made = registry.make(environment, settings=settings)
     if isinstance(made, Environment):
-        _check_shapes(made)
+        check_shapes(made)
     return made
-
-
-def _check_shapes(environment: Environment) -> None:
-    """Refuse a native environment whose functions give other shapes than it says, before anything is compiled."""
-
-    def episode(key: Key) -> tuple[Any, Any]:
-        timed = base.reset(environment, key)
-        return environment.observe(timed.state), base.step(environment, timed, jnp.int32(0), key)[1]
-
-    try:
-        first, step = jax.eval_shape(episode, keys.member_key(0))
-    except Exception as error:
-        raise SadqError(f"environment {environment.name} cannot be compiled: {one_line(error)}") from error
-    size = (environment.observation_size,)
-    found: dict[str, tuple[Any, tuple[int, ...]]]
-    found = {"an observation": (first.shape, size), "a next observation": (step.observation.shape, size)}
-    found |= {"a reward": (step.reward.shape, ()), "terminated": (step.terminated.shape, ())}
-    for name, (shape, expected) in found.items():
-        if shape != expected:
-            raise SadqError(
-                f"environment {environment.name} returns {name} of shape {shape}, expected {expected}: fix it."
-            )

@@ -11,7 +11,7 @@ import numpy as np
 from sadq import keys
 from sadq.envs import base
 from sadq.envs.base import Environment
-from sadq.envs.policies import Policy, play
+from sadq.envs.fixed_policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import make_loop, resolve
@@ -19,9 +19,8 @@ from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import reopen
-from sadq.exploration.rules import best_actions
-from sadq.fleet.members import action_values
-from sadq.learning.learner import Actor
+from sadq.fleet.members import greedy_actions
+from sadq.networks.network import Network
 from sadq.types import Array, Key, PyTree
 
 UNSEEN = 2**30
@@ -38,7 +37,7 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     loop = make_loop(config, experiment.environment, 1)
     try:
         meta, tensors, _ = checkpoint.load(saved)
-        state = checkpoint.fill(loop.start(), tensors, saved)
+        state = loop.placement.padded(checkpoint.fill(loop.placement.real(loop.start()), tensors, saved))
         evaluation = loop.evaluate(state, UNSEEN)
     finally:
         loop.close()
@@ -48,8 +47,8 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
         for index, member in enumerate(experiment.members)
     ]
     if video is not None:
-        actor = jax.tree.map(lambda leaf: leaf[0], state.learner.actor)
-        result["video"] = str(_drawn(experiment.environment, _greedy(experiment.environment, actor), video))
+        networks = jax.tree.map(lambda leaf: leaf[0], state.learner.online.parameters)
+        result["video"] = str(_drawn(experiment.environment, _greedy(experiment.environment, networks), video))
     return result
 
 
@@ -91,13 +90,15 @@ def _numbers(played: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _greedy(environment: Environment | Any, actor: Actor) -> Policy:
+def _greedy(environment: Environment | Any, networks: Network) -> Policy:
     """A trained member as a policy."""
 
     def act(state: PyTree, observation: Array, step: Array, key: Key) -> Array:
-        legal = environment.legal(observation)
-        masks = None if legal is None else legal[None]
-        return best_actions(action_values(actor.policy, observation[None], masks), masks)[0]
+        # One actor's observation, or with several actors all of theirs.
+        seen = observation if environment.actors > 1 else observation[None]
+        masks = jax.vmap(environment.legal)(seen) if environment.has_masks else None
+        action, _ = greedy_actions(networks, seen, masks)
+        return action if environment.actors > 1 else action[0]
 
     return act
 

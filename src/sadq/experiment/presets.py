@@ -6,7 +6,7 @@ error, no clipping. The target interval is read as env steps.
 
 Settings of single agents. C51's supports: the range of discounted returns on Acrobot, BitFlip and CartPole, DI-engine's on
 LunarLander, and on O-Cloud and CityFlow the 0.1% and 99.9% quantiles of the fixed policies' discounted returns
-(`value_support` in `envs/policies.py`; 200 and 40 episodes a policy). 51 atoms (Bellemare et al., 2017), 200 quantiles
+(`value_support` in `envs/fixed_policies.py`; 200 and 40 episodes a policy). 51 atoms (Bellemare et al., 2017), 200 quantiles
 (Dabney et al., 2018a), 32 levels and 64 cosines (Dabney et al., 2018b; Yang et al., 2019). FQF's second optimiser: RMSprop
 (0.95, 1e-5; Yang et al., 2019) at DI-engine's rate for CartPole, 1e-4, since the 2.5e-9 of the original is tuned to Atari.
 Rainbow: sigma_0 0.5, n = 3, priorities 0.6, 0.4 -> 1 (Hessel et al., 2018). SUNRISE: T 10, lambda 1, beta 1 (Lee et al.,
@@ -17,10 +17,13 @@ import dataclasses
 import difflib
 from typing import Any
 
-from sadq.agents import parse_agent
+from sadq.agents import SUFFIX, parse_agent
+from sadq.core.gates import BatchReliability
+from sadq.dynamics.gaussian import Gaussian
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
-from sadq.experiment.config import Config, Distribution, Epsilon, Model
+from sadq.experiment.config import Config, Epsilon, GuidanceSettings
+from sadq.networks import Bayesian, Categorical, Dense, Scalar
 
 PAPER_SEEDS = (0, 1, 2, 3, 4)
 
@@ -49,7 +52,6 @@ QUICK_FIELDS = (
     "n_step",
     "target_update_interval",
     "soft_target_rate",
-    "huber",
     "max_gradient_norm",
     "epsilon",
 )
@@ -59,6 +61,7 @@ def _quick(name: str, base: Config, **values: Any) -> Config:
     """A short run of a paper preset's networks with the default's way of learning, which shows results sooner."""
     sound = {field: getattr(DEFAULT, field) for field in QUICK_FIELDS}
     short: dict[str, Any] = {"seeds": (0, 1, 2), "time_limit_is_terminal": False, "evaluations": 20}
+    sound["adjusted"] = DEFAULT.adjusted + base.adjusted
     return dataclasses.replace(base, preset=name, **(sound | short | values))
 
 
@@ -70,16 +73,17 @@ DEFAULT = Config(
     n_step=3,
     target_update_interval=None,
     soft_target_rate=0.01,
-    huber=1.0,
     max_gradient_norm=10.0,
-    model=Model(continuation=True, gate="batch"),
+    model=Gaussian(continuation=True),
+    gate=BatchReliability(),
+    adjusted=(Scalar(huber=1.0), Bayesian(huber=1.0)),
 )
 
 ACROBOT = _paper(
     "acrobot",
     "Acrobot-v1",
     discount=(0.99,),
-    hidden=(256, 256),
+    encoder=Dense((256, 256)),
     batch_size=128,
     learning_rate=(1e-4,),
     updates_per_collect=10,
@@ -88,8 +92,9 @@ ACROBOT = _paper(
     buffer_size=100_000,
     collect=96,
     epsilon=_exponential(1.0, 0.05, 250_000),
-    model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-5),
-    distribution=Distribution(support=(-100.0, 0.0)),
+    model=Gaussian(hidden=(256, 256)),
+    guidance=GuidanceSettings(batch_size=256, learning_rate=4e-5),
+    adjusted=(Categorical(support=(-100.0, 0.0)),),
     evaluation_episodes=8,
 )
 
@@ -97,7 +102,7 @@ LUNARLANDER = _paper(
     "lunarlander",
     "LunarLander-v3",
     discount=(0.99,),
-    hidden=(512, 64),
+    encoder=Dense((512, 64)),
     batch_size=64,
     learning_rate=(1e-3,),
     updates_per_collect=10,
@@ -106,8 +111,9 @@ LUNARLANDER = _paper(
     buffer_size=100_000,
     collect=64,
     epsilon=_exponential(0.95, 0.1, 50_000),
-    model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
-    distribution=Distribution(support=(-30.0, 30.0)),
+    model=Gaussian(hidden=(256, 256)),
+    guidance=GuidanceSettings(batch_size=128, learning_rate=4e-5),
+    adjusted=(Categorical(support=(-30.0, 30.0)),),
     evaluation_episodes=8,
 )
 
@@ -115,7 +121,7 @@ CARTPOLE = _paper(
     "cartpole",
     "CartPole-v0",
     discount=(0.97,),
-    hidden=(128, 128, 64),
+    encoder=Dense((128, 128, 64)),
     batch_size=64,
     learning_rate=(1e-3,),
     updates_per_collect=1,
@@ -124,8 +130,9 @@ CARTPOLE = _paper(
     buffer_size=100_000,
     collect=80,
     epsilon=_exponential(0.95, 0.1, 10_000),
-    model=Model(hidden=(256, 256), batch_size=128, learning_rate=4e-5),
-    distribution=Distribution(support=(0.0, 35.0)),
+    model=Gaussian(hidden=(256, 256)),
+    guidance=GuidanceSettings(batch_size=128, learning_rate=4e-5),
+    adjusted=(Categorical(support=(0.0, 35.0)),),
     evaluation_episodes=5,
 )
 
@@ -133,7 +140,7 @@ BITFLIP = _paper(
     "bitflip",
     "BitFlip-8",
     discount=(0.99,),
-    hidden=(128, 128, 64),
+    encoder=Dense((128, 128, 64)),
     batch_size=128,
     learning_rate=(5e-4,),
     updates_per_collect=10,
@@ -142,8 +149,9 @@ BITFLIP = _paper(
     buffer_size=4000,
     collect=96,
     epsilon=_exponential(0.2, 0.2, 100),
-    model=Model(hidden=(256, 256), batch_size=256, learning_rate=4e-4),
-    distribution=Distribution(support=(0.0, 1.0)),
+    model=Gaussian(hidden=(256, 256)),
+    guidance=GuidanceSettings(batch_size=256, learning_rate=4e-4),
+    adjusted=(Categorical(support=(0.0, 1.0)),),
     evaluation_episodes=8,
 )
 
@@ -152,7 +160,7 @@ OCLOUD = _paper(
     "OCloud",
     alpha=0.5,
     discount=(0.8,),
-    hidden=(64, 64),
+    encoder=Dense((64, 64)),
     batch_size=32,
     learning_rate=(5e-5,),
     updates_per_collect=1,
@@ -162,8 +170,9 @@ OCLOUD = _paper(
     environments=10,
     collect=100,
     epsilon=_exponential(0.05, 0.05, 10_000),
-    model=Model(hidden=(64, 64), batch_size=64, learning_rate=5e-4, state_scale=50.0),
-    distribution=Distribution(support=(-4.77, -0.864)),
+    model=Gaussian(hidden=(64, 64), state_scale=50.0),
+    guidance=GuidanceSettings(batch_size=64, learning_rate=5e-4),
+    adjusted=(Categorical(support=(-4.77, -0.864)),),
     evaluation_episodes=8,
 )
 
@@ -172,7 +181,7 @@ CITYFLOW = _paper(
     "CityFlow",
     alpha=0.5,
     discount=(0.99,),
-    hidden=(256, 256),
+    encoder=Dense((256, 256)),
     batch_size=64,
     learning_rate=(5e-5,),
     updates_per_collect=1,
@@ -182,8 +191,9 @@ CITYFLOW = _paper(
     environments=10,
     collect=100,
     epsilon=_exponential(0.05, 0.05, 10_000),
-    model=Model(hidden=(256, 256), batch_size=128, learning_rate=5e-4, state_scale=15.0, action_chunk=64),
-    distribution=Distribution(support=(-733.0, 123.0)),
+    model=Gaussian(hidden=(256, 256), state_scale=15.0),
+    guidance=GuidanceSettings(batch_size=128, learning_rate=5e-4, action_chunk=64),
+    adjusted=(Categorical(support=(-733.0, 123.0)),),
     evaluation_episodes=8,
 )
 
@@ -206,22 +216,40 @@ PRESETS: dict[str, Config] = {
         epsilon=BITFLIP.epsilon,
         n_step=1,
         updates_per_collect=16,
+        adjusted=(Scalar(huber=1.0), Bayesian(huber=1.0, refit_interval=500), *BITFLIP.adjusted),
     ),
     "cartpole-quick": _quick("cartpole-quick", CARTPOLE, steps=40_000),
     "lunarlander-quick": _quick("lunarlander-quick", LUNARLANDER, steps=50_000),
 }
 
 
-def preset(name: str, agent: str | None = None) -> Config:
+RETURN_RANGES = {
+    "Acrobot-v1": (-100.0, 0.0),
+    "BitFlip": (0.0, 1.0),
+    "CartPole-v0": (0.0, 100.0),
+    "CartPole-v1": (0.0, 100.0),
+    "LunarLander-v3": (-300.0, 300.0),
+}
+"""Discounted returns at gamma 0.99, for categorical heads without a support of their own."""
+
+
+def return_range(environment: str) -> tuple[float, float]:
+    """The smallest and the largest return that a categorical head should represent."""
+    return RETURN_RANGES.get("BitFlip" if environment.startswith("BitFlip") else environment, (-100.0, 100.0))
+
+
+def preset(name: str, agent: str | None = None, **fields: Any) -> Config:
     """The config of a preset, or the default one on a Gymnasium id or registered environment, for an agent."""
-    config = PRESETS.get(name)
-    if config is None:
-        config = dataclasses.replace(DEFAULT, environment=_environment(name))
+    config = PRESETS[name] if name in PRESETS else dataclasses.replace(DEFAULT, environment=_environment(name))
+    return dataclasses.replace(config, **(agent_fields(config, agent) | fields))
+
+
+def agent_fields(config: Config, agent: str | None) -> dict[str, Any]:
+    """What an agent changes in a config; alpha goes with guided ones."""
     if agent is None:
-        return config
+        return {}
     base, guided = parse_agent(agent)
-    full = f"{base}+sadq" if guided else base
-    return dataclasses.replace(config, agent=full, alpha=config.alpha if guided else None)
+    return {"agent": f"{base}{SUFFIX}" if guided else base, "alpha": config.alpha if guided else None}
 
 
 def _environment(name: str) -> str:

@@ -26,7 +26,7 @@ def display(experiment: Experiment, quiet: bool = False) -> Iterator[Callback]:
         yield lambda _: None
     elif sys.stderr.isatty():
         with _bar() as bar:
-            total = experiment.grid.end * experiment.config.collect
+            total = experiment.timetable.end * experiment.config.collect
             task = bar.add_task(experiment.config.agent, total=total, completed=experiment.step, shown="compiling")
             yield lambda progress: bar.update(task, completed=progress.step, shown=_shown(progress))
     else:

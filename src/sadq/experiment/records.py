@@ -1,38 +1,72 @@
-"""Configs as JSON and back, each mismatch named."""
+"""Configs as JSON and back, each mismatch named; a choice is written as its name and its settings."""
 
 import dataclasses
 import types
 import typing
 from typing import Any, Literal
 
-from sadq.experiment.validation import check
+from sadq.axes import AXES
+from sadq.errors import SadqError
+from sadq.experiment.validation import axis_of, check
 
 
-def to_json(config: Any) -> dict[str, Any]:
-    """A config as plain JSON data."""
-    return dataclasses.asdict(config)
+def to_json(value: Any, name: str = "") -> Any:
+    """A config, or the part of one that stands in the field `name`, as plain JSON data."""
+    if isinstance(value, tuple):
+        return [to_json(entry, name) for entry in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    kind: dict[str, Any] = {}
+    if name == "adjusted":
+        kind["axis"] = name = axis_of(value)
+    if name in AXES:
+        kind["kind"] = AXES[name].name_of(value)
+    return kind | {field.name: to_json(getattr(value, field.name), field.name) for field in dataclasses.fields(value)}
 
 
-def from_json(kind: type, data: Any, where: str = "config") -> Any:
+def from_json(kind: Any, data: Any, where: str = "config") -> Any:
     """A dataclass from JSON data; unknown or missing fields and wrong types are named."""
     if dataclasses.is_dataclass(kind):
         check(isinstance(data, dict), f"{where} is not a table of fields, as a run's config.json should hold.")
-        hints = typing.get_type_hints(kind)
-        unknown = set(data) - set(hints)
+        hints, names = typing.get_type_hints(kind), {field.name for field in dataclasses.fields(kind)}
+        unknown, missing = set(data) - names, names - set(data)
         check(not unknown, f"{where} has the unknown field {min(unknown, default='')!r}: it is from another version.")
-        missing = set(hints) - set(data)
         check(not missing, f"{where} lacks the field {min(missing, default='')!r}: it is from another version.")
-        return kind(**{name: from_json(hints[name], data[name], f"{where}.{name}") for name in data})
-    if typing.get_origin(kind) in (types.UnionType, typing.Union):
-        options = [option for option in typing.get_args(kind) if option is not type(None)]
-        return None if data is None else from_json(options[0], data, where)
-    if typing.get_origin(kind) is tuple:
+        return kind(**{name: _field(name, hints[name], data[name], f"{where}.{name}") for name in data})  # type: ignore[operator]
+    origin, options = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _first_that_fits([option for option in options if option is not type(None) or data is None], data, where)
+    if origin is tuple:
         check(isinstance(data, list), f"{where} is {data!r}, expected a list.")
-        return tuple(from_json(typing.get_args(kind)[0], entry, where) for entry in data)
-    if typing.get_origin(kind) is Literal:
-        check(data in typing.get_args(kind), f"{where} is {data!r}, expected one of {typing.get_args(kind)}.")
+        return tuple(from_json(options[0], entry, where) for entry in data)
+    if origin is Literal:
+        check(data in options, f"{where} is {data!r}, expected one of {options}.")
         return data
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
-    check(isinstance(data, kind), f"{where} is {data!r}, expected {kind.__name__}.")
+    expected = object if kind is Any else origin or kind
+    fits = isinstance(data, expected) and (expected is not int or not isinstance(data, bool))
+    check(fits, f"{where} is {data!r}, expected {expected.__name__}.")
     return data
+
+
+def _field(name: str, kind: Any, data: Any, where: str) -> Any:
+    """A field's value: on an axis, the choice that its kind names."""
+    if name == "adjusted" and isinstance(data, list):
+        tables = [dict(from_json(dict, one, where)) for one in data]
+        return tuple(_field(one.pop("axis", ""), Any, one, where) for one in tables)
+    if name in AXES and isinstance(data, dict) and "kind" in data:
+        settings = dict(data)
+        return from_json(AXES[name].entry(settings.pop("kind")), settings, where)
+    return from_json(kind, data, where)
+
+
+def _first_that_fits(options: list[Any], data: Any, where: str) -> Any:
+    """One of several types; what fits none is refused as the first refuses it."""
+    refusals = []
+    for option in options:
+        try:
+            return from_json(option, data, where)
+        except SadqError as error:
+            refusals.append(error)
+    raise refusals[0]

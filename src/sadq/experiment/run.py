@@ -16,7 +16,7 @@ from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import Grid, check_memory, make_learner, make_loop, members_of, resolve
+from sadq.experiment.build import Timetable, check_memory, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
@@ -51,14 +51,14 @@ class Experiment:
     origin: int = 0  # where this training began, in collects
     exact: bool = True  # whether every resume so far was bit-exact
     warn: Callable[[str], None] = lambda _: None
-    _diverged: set[int] = field(default_factory=set)
+    _diverged: set[tuple[str, int]] = field(default_factory=set)
     _resumed_at: float = 0.0
     _earlier_seconds: float = 0.0  # spent before the checkpoint that this process resumed from
     _earlier_compile_seconds: float = 0.0
 
     @property
-    def grid(self) -> Grid:
-        return Grid.of(self.config, self.origin)
+    def timetable(self) -> Timetable:
+        return Timetable.of(self.config, self.origin)
 
     @property
     def members(self) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ class Experiment:
     def begin(self, saved: Path | None = None) -> None:
         """Start, or take up a checkpoint, by default the folder's newest; the first evaluation belongs to the start."""
         self._resumed_at = time.perf_counter()
-        self.loop = make_loop(self.config, self.environment, self.grid.chunk)
+        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
         self.state = self.loop.start()
         self.begun = True
         if saved is None and self.folder.path is not None:
@@ -95,11 +95,12 @@ class Experiment:
     def load(self, saved: Path) -> None:
         """Take up a checkpoint."""
         meta, tensors, outside = checkpoint.load(saved)
-        self.state = checkpoint.fill(self.state, tensors, saved)
+        placement = self.loop.placement
+        self.state = placement.padded(checkpoint.fill(placement.real(self.state), tensors, saved))
         self.exact = self.loop.restore(self.state, outside) and meta["exact"]
         self.collect = meta["collect"]
         self._earlier_seconds, self._earlier_compile_seconds = meta["wall_seconds"], meta["compile_seconds"]
-        self._diverged = set(np.flatnonzero(np.asarray(self.state.learner.diverged_at) >= 0).tolist())
+        self._diverged = set(self._diverged_members())
         if not self.exact:
             self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
 
@@ -109,7 +110,7 @@ class Experiment:
         self.loop.close()
         self.origin = self.collect
         self.config = replace(self.config, steps=self.step + steps)
-        self.loop = make_loop(self.config, self.environment, self.grid.chunk)
+        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
         self.loop.start()
         self.loop.restore(self.state, outside)
 
@@ -117,15 +118,15 @@ class Experiment:
         """Go on to the end of the run; False if it was stopped before, in which case it was saved."""
         saved_at = time.perf_counter()
         with _Interruption() as interruption:
-            while self.collect < self.grid.end:
+            while self.collect < self.timetable.end:
                 progress = self._advance()
                 now = time.perf_counter()
                 proceed = callback(progress) is not False and not interruption.requested
                 due = now - saved_at >= self.config.checkpoint_seconds
-                if due or not proceed or self.collect == self.grid.end:
+                if due or not proceed or self.collect == self.timetable.end:
                     self.save()
                     saved_at = time.perf_counter()
-                if not proceed and self.collect < self.grid.end:
+                if not proceed and self.collect < self.timetable.end:
                     return False
         return True
 
@@ -141,14 +142,14 @@ class Experiment:
             "compile_seconds": self.compile_seconds,
             "exact": self.exact,
         }
-        checkpoint.save(folder, self.collect, self.state, self.loop.outside(), meta)
+        checkpoint.save(folder, self.collect, self.loop.placement.real(self.state), self.loop.outside(), meta)
 
     def describe(self) -> str:
         """What is about to run, and the memory that its replay will take."""
-        needed = make_learner(self.config, self.environment).ring.nbytes * len(self.members)
+        needed = make_learner(self.config, self.environment).store.nbytes * len(self.members)
         return (
             f"{self.config.agent} on {self.environment.name}: {len(self.members)} members of "
-            f"{self.grid.end * self.config.collect:,} steps, replay {needed / 1e6:,.1f} MB"
+            f"{self.timetable.end * self.config.collect:,} steps, replay {needed / 1e6:,.1f} MB"
         )
 
     def result(self) -> dict[str, Any]:
@@ -177,16 +178,16 @@ class Experiment:
         self.state, measured = self.loop.advance(self.state, self.collect)
         metrics = {name: np.asarray(values, np.float64) for name, values in measured.items()}
         seconds = time.perf_counter() - began
-        self.collect += self.grid.chunk
-        rate = len(self.members) * self.grid.chunk * self.config.collect / seconds
+        self.collect += self.timetable.chunk
+        rate = len(self.members) * self.timetable.chunk * self.config.collect / seconds
         rows = self._metric_rows(metrics, rate)
         self.folder.add_metrics(rows)
         self._name_diverged()
-        if self.grid.evaluates(self.collect):
+        if self.timetable.evaluates(self.collect):
             self._evaluate()
         newest = [row for row in self.folder.evaluations if row["step"] == self.folder.evaluations[-1]["step"]]
         mean_return = float(np.mean([np.mean(row["returns"]) for row in newest]))
-        return Progress(self.step, self.grid.end * self.config.collect, mean_return, rate, rows)
+        return Progress(self.step, self.timetable.end * self.config.collect, mean_return, rate, rows)
 
     def _metric_rows(self, metrics: dict[str, np.ndarray], rate: float) -> list[dict[str, Any]]:
         """One row a member: the mean of every metric over the chunk's collects."""
@@ -224,28 +225,38 @@ class Experiment:
         found = {name: _number(float(np.mean(values[member]))) for name, values in evaluation.measures.items()}
         return {"measures": found} if found else {}
 
+    def _diverged_members(self) -> dict[tuple[str, int], int]:
+        """("values" or "model", member) -> the env step at which it diverged."""
+        learner, found = self.state.learner, {}
+        for what, trained in (("values", learner.online), ("model", learner.model)):
+            steps = [] if trained is None else np.asarray(trained.diverged_at)[: len(self.members)].tolist()
+            found |= {(what, member): step for member, step in enumerate(steps) if step >= 0}
+        return found
+
     def _name_diverged(self) -> None:
-        diverged_at = np.asarray(self.state.learner.diverged_at)
-        for member in np.flatnonzero(diverged_at >= 0):
-            if member not in self._diverged:
-                self._diverged.add(int(member))
-                seed = self.members[member]["seed"]
-                self.warn(
-                    f"Member {member} (seed {seed}) diverged at step {diverged_at[member]}: its loss or gradient was not "
-                    "finite; it stays frozen at its last finite parameters, the others go on."
-                )
+        for (what, member), step in self._diverged_members().items():
+            if (what, member) in self._diverged:
+                continue
+            self._diverged.add((what, member))
+            consequence = "the others go on" if what == "values" else "its values go on learning with the model as it was"
+            self.warn(
+                f"Member {member} (seed {self.members[member]['seed']}) diverged at step {step}: the loss of its {what} was "
+                f"not finite; that stays frozen at its last finite parameters, {consequence}."
+            )
 
     def _member_result(self, index: int, member: dict[str, Any]) -> dict[str, Any]:
         own = [row for row in self.folder.evaluations if row["member"] == index]
         steps = np.array([row["step"] for row in own])
         returns = np.array([[np.mean(row["returns"]) for row in own]])
-        diverged_at = int(np.asarray(self.state.learner.diverged_at)[index])
+        diverged = self._diverged_members()
+        diverged_at, model_diverged_at = diverged.get(("values", index)), diverged.get(("model", index))
         last: dict[str, Any] = next((row for row in reversed(self.folder.metrics) if row["member"] == index), {})
         skipped = {"step", "member", "steps_per_second", "episodes", "alpha"}
         return {
             **member,
-            "status": "ok" if diverged_at < 0 else "diverged",
-            "diverged_at": None if diverged_at < 0 else diverged_at,
+            "status": "ok" if diverged_at is None else "diverged",
+            "diverged_at": diverged_at,
+            **({} if model_diverged_at is None else {"model_diverged_at": model_diverged_at}),
             "final_return": float(final_return(returns)[0]),
             "area_under_curve": float(area_under_curve(steps, returns)[0]),
             "overestimation": own[-1]["overestimation"],
@@ -267,11 +278,11 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     check_memory(make_learner(config, resolved), len(members_of(config)))
     if path is None:
         return Experiment(config, resolved)
-    grid = Grid.of(config)
+    timetable = Timetable.of(config)
     notes = {
-        "steps": grid.end * config.collect,
-        "metrics_interval": grid.chunk * config.collect,
-        "evaluation_interval": grid.interval * config.collect,
+        "steps": timetable.end * config.collect,
+        "metrics_interval": timetable.chunk * config.collect,
+        "evaluation_interval": timetable.interval * config.collect,
         "exact_resume": getattr(resolved, "deterministic", None) is not False,
         "data": resolved.provenance if isinstance(resolved, Environment) else {},
     }

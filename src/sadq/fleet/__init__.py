@@ -1,1 +1,1 @@
-"""The member axis: many learners in one compiled program, over environments in JAX and outside it."""
+"""The member axis: many learners in one compiled program, over environments in JAX and outside it; imports `learning`."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from sadq.envs.group import IDLE
 from sadq.envs.host import HostEnvironments
-from sadq.exploration.rules import best_actions
-from sadq.fleet.members import Evaluation, Fleet, MemberState, Programs, action_values
-from sadq.learning.learner import Hyper
+from sadq.fleet.devices import Programs
+from sadq.fleet.members import Evaluation, Fleet, MemberState, greedy_actions
+from sadq.learning.state import Hyper
 from sadq.types import Array, Metrics, PyTree, Transition
 
 
@@ -20,54 +20,58 @@ class HostLoop:
     def __init__(
         self, fleet: Fleet, hyper: Hyper, collects: int, training: HostEnvironments, evaluation: HostEnvironments
     ):
-        self.fleet, self.hyper, self.collects = fleet, hyper, collects
+        self.fleet, self.collects = fleet, collects
         self.training, self.evaluation = training, evaluation
-        self.programs = Programs()
+        self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
+        self.hyper = self.placement.padded(hyper)
+        self._discount = np.asarray(hyper.discount)[:, None]
+        self._owned = None  # bool[M, 1, A]: the actions that each member has
+        if hyper.actions is not None:
+            self._owned = np.arange(fleet.learner.action_count) < np.asarray(hyper.actions)[:, None, None]
         self._seen: tuple[np.ndarray, np.ndarray | None]  # what to act on next
-        members = hyper.seed.shape[0]
+        over_members, timed = self.placement.over_members, self.programs.timed
 
         def act(inputs: PyTree, own: Hyper, step: Array) -> tuple[Array, PyTree]:
-            actor, memory, observation, mask, fresh, plan = inputs
-            return fleet.act(actor, memory, observation, mask, fresh, jax.tree.map(lambda leaf: leaf[step], plan))
+            networks, memory, observation, mask, fresh, plan = inputs
+            now = jax.tree.map(lambda leaf: leaf[step], plan)
+            return fleet.act(networks, memory, observation, mask, fresh, now)
 
         def greedy(inputs: PyTree, own: Hyper) -> tuple[Array, Array]:
-            actor, observation, mask = inputs
-            values = action_values(actor.policy, observation, mask)
-            action = best_actions(values, mask)
-            return action, jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
+            return greedy_actions(*inputs)
 
         def absorb(member: MemberState, inputs: PyTree, index: Array) -> tuple[MemberState, Metrics]:
-            own, collected = inputs
-            return fleet.absorb(member, own, collected, index)
+            return fleet.absorb(member, *inputs, index)
 
-        self._init = self.programs.timed(fleet.over_members(lambda _, own: fleet.init_member(own, None), members))
-        self._plan = self.programs.timed(fleet.over_members(lambda _, own, index: fleet.plan(own, index), members))
-        self._act = self.programs.timed(fleet.over_members(act, members))
-        self._greedy = self.programs.timed(fleet.over_members(greedy, members))
-        self._absorb = self.programs.timed(fleet.over_members(absorb, members, donate=True))
+        self._init = timed(over_members(lambda _, own: fleet.init_member(own, None)))
+        self._plan = timed(over_members(lambda _, own, index: fleet.plan(own, index)))
+        self._act = timed(over_members(act))
+        self._greedy = timed(over_members(greedy))
+        self._absorb = timed(over_members(absorb, donate=True))
 
     def start(self) -> MemberState:
-        self._seen = self.training.reset()
+        self._seen = self._legal(*self.training.reset())
         return self._init(self.hyper, self.hyper)
 
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
         rows = []
         for index in range(first, first + self.collects):
             state, collected, episodes = self._collect(state, index)
-            state, metrics = self._absorb(state, (self.hyper, collected), jnp.int32(index))
-            rows.append(metrics | episodes)
+            inputs = (self.hyper, self.placement.padded(collected))
+            state, metrics = self._absorb(state, inputs, jnp.int32(index))
+            rows.append(self.placement.real(metrics) | episodes)
         return state, jax.tree.map(lambda *values: np.stack([np.asarray(value) for value in values], axis=1), *rows)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
-        discount = np.asarray(self.hyper.discount)[:, None]
-        factor = np.ones_like(discount)
-        observation, mask = self.evaluation.reset(start=number)
+        factor = np.ones_like(self._discount)
+        observation, mask = self._legal(*self.evaluation.reset(start=number))
         running = np.ones(observation.shape[:2], bool)
         zeros: Any = np.zeros(running.shape, np.float32)
         totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros, {})
         predicted: Any = None
         while running.any():
-            action, value = self._greedy((state.learner.actor, observation, mask), self.hyper)
+            seen = self.placement.padded((observation, mask))
+            answers = self._greedy((state.learner.online.parameters, *seen), self.hyper)
+            action, value = self.placement.real(answers)
             predicted = np.asarray(value) if predicted is None else predicted
             step = self.evaluation.step(np.where(running, action, IDLE))
             gained = np.where(running, step.reward, 0)
@@ -76,16 +80,16 @@ class HostLoop:
                 lengths=totals.lengths + running,
                 discounted=totals.discounted + factor * gained,
             )
-            factor = factor * discount
+            factor = factor * self._discount
             running = running & ~(step.terminated | step.truncated)
-            observation, mask = step.observation, step.mask
+            observation, mask = self._legal(step.observation, step.mask)
         return totals._replace(predicted=predicted)
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()
 
     def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
-        self._seen = self.training.restore(outside)
+        self._seen = self._legal(*self.training.restore(outside))
         return self.training.exact_resume
 
     def close(self) -> None:
@@ -95,23 +99,32 @@ class HostLoop:
     def _collect(self, state: MemberState, index: int) -> tuple[MemberState, Transition, dict[str, np.ndarray]]:
         """T steps of all environments: transitions [M, T, E, ...], and the episodes that ended."""
         plan = self._plan(self.hyper, self.hyper, jnp.int32(index))
-        memory, fresh = state.memory, np.asarray(state.fresh)
-        running = np.array(state.episode_return)
+        networks, memory = state.learner.online.parameters, state.behaviour
+        fresh, running = self.placement.real((np.asarray(state.fresh), np.array(state.episode_return)))
         finished = {"episode_return": np.zeros(running.shape[0]), "episodes": np.zeros(running.shape[0])}
         transitions = []
         for step in range(self.fleet.collect_steps):
             observation, mask = self._seen
-            inputs = (state.learner.actor, memory, observation, mask, fresh, plan)
-            action, memory = self._act(inputs, self.hyper, jnp.int32(step))
-            action = np.asarray(action)
+            seen = self.placement.padded((observation, mask, fresh))
+            action, memory = self._act((networks, memory, *seen, plan), self.hyper, jnp.int32(step))
+            action = np.asarray(self.placement.real(action))
             outcome = self.training.step(action)
-            transition: tuple[Any, ...] = (observation, action, *outcome[:4], mask, outcome.next_mask)
-            transitions.append(Transition(*transition))
+            reached, next_mask = self._legal(outcome.next_observation, outcome.next_mask)
+            ends: tuple[Any, ...] = (outcome.terminated, outcome.truncated)
+            transitions.append(Transition(observation, action, outcome.reward, reached, *ends, mask, next_mask))
             ended = fresh = outcome.terminated | outcome.truncated
             running += outcome.reward
             finished["episode_return"] += np.where(ended, running, 0).sum(axis=1)
             finished["episodes"] += ended.sum(axis=1)
             running[ended] = 0
-            self._seen = outcome.observation, outcome.mask
-        state = state._replace(memory=memory, fresh=jnp.asarray(fresh), episode_return=jnp.asarray(running))
+            self._seen = self._legal(outcome.observation, outcome.mask)
+        fresh, running = self.placement.padded((jnp.asarray(fresh), jnp.asarray(running)))
+        state = state._replace(behaviour=memory, fresh=fresh, episode_return=running)
         return state, jax.tree.map(lambda *rows: np.stack(rows, axis=1), *transitions), finished
+
+    def _legal(self, observation: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """What was seen, with what is legal there for each member."""
+        if self._owned is None:
+            return observation, mask
+        owned = np.broadcast_to(self._owned, (*self.training.shape, self._owned.shape[-1]))
+        return observation, owned if mask is None else mask & owned

@@ -6,33 +6,41 @@ then all updates); a chunk is a fixed number of collects, so an interrupted run 
 have in common for whoever drives them.
 """
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
 
 from sadq import keys
-from sadq.core.schedules import Decay, exploration
+from sadq.core.schedules import Decay, exploration_rate
 from sadq.envs import base
-from sadq.exploration.rules import EpsilonGreedy, Exploration, Noise, Situation, draw_noise
-from sadq.learning.learner import Actor, Hyper, Learner, LearnerState, with_mean
-from sadq.networks.value import Network, ValueNetwork
-from sadq.replay.samplers import Priorities
-from sadq.types import Array, Metrics, PyTree, Transition
+from sadq.exploration.behaviour import Behaviour, Exploration
+from sadq.exploration.situation import (
+    Noise,
+    Situation,
+    best_actions,
+    draw_noise,
+    noisy_values,
+    random_actions,
+    settled_values,
+)
+from sadq.fleet.devices import Placement, Programs
+from sadq.learning.learner import Learner
+from sadq.learning.state import Hyper, LearnerState
+from sadq.networks.network import Network
+from sadq.types import Array, Key, Metrics, PyTree, Transition
 
 
 class MemberState(NamedTuple):
     """Everything of one member that a resume needs; a fleet's has a leading axis M on every leaf."""
 
     learner: LearnerState
-    ring: Transition
-    priorities: Priorities | None
-    memory: PyTree  # of the exploration rule
+    replay: PyTree  # the store's contents
+    sampler: PyTree  # the sampler's memory
+    behaviour: PyTree  # the exploration's memory
     fresh: Array  # bool[E]: an episode begins with the next step
     environment: base.Timed | None  # [E]; None where environments live outside JAX
     episode_return: Array  # f32[E]: undiscounted, of the episodes under way
@@ -48,7 +56,7 @@ class Evaluation(NamedTuple):
     measures: dict[str, Array]  # the environment's own, of every episode
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """What a collect's steps need beside what is seen: [T] on every leaf, or one step's."""
 
     step: Array  # i32[]: env steps of the member before this one
@@ -56,33 +64,14 @@ class Plan(NamedTuple):
     noise: Noise
 
 
-class Programs:
-    """Compiles each program at its first call, and keeps account of the time that takes."""
-
-    def __init__(self) -> None:
-        self.compile_seconds = 0.0
-
-    def timed(self, program: Any) -> Callable:
-        compiled: Callable | None = None
-
-        def call(*arguments: PyTree) -> PyTree:
-            nonlocal compiled
-            if compiled is None:
-                began = time.perf_counter()
-                compiled = program.lower(*arguments).compile()
-                self.compile_seconds += time.perf_counter() - began
-            return compiled(*arguments)
-
-        return call
-
-
 class Loop(Protocol):
     """A fleet bound to its members, ready to run: the contract of `ScanLoop` and `HostLoop`."""
 
     programs: Programs
+    placement: Placement
 
     def start(self) -> MemberState:
-        """The fleet before its first step."""
+        """The fleet before its first step, idle copies included; likewise below."""
 
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
         """One chunk, beginning with collect number `first`; metrics are [M, collects]."""
@@ -102,128 +91,108 @@ class Loop(Protocol):
 
 @dataclass(frozen=True)
 class Fleet:
-    """What both loops share: one member's pure functions, and the member axis over them."""
+    """What both loops share: one member's pure functions."""
 
     learner: Learner
-    collect_steps: int  # T: vector steps between two learning phases
-    exploration: Exploration = EpsilonGreedy()
+    exploration: Exploration = field(default_factory=Behaviour)
     epsilon_decay: Decay = "exponential"
-    target_interval: int | None = None  # None: only soft updates
-    target_unit: Literal["steps", "updates"] = "steps"
     evaluation_episodes: int = 8
     devices: tuple[jax.Device, ...] = ()
-    vectorise: bool | None = None
-    """Members side by side in every operation (accelerators) or one after the other (CPU, where that is as fast and
-    makes a member's arithmetic exactly that of a solo run). None: by platform."""
+    vectorise: bool | None = None  # see `Placement`
 
     @property
     def environments(self) -> int:
-        return self.learner.ring.environments
+        return self.learner.environments
+
+    @property
+    def collect_steps(self) -> int:
+        return self.learner.collect_steps
+
+    @property
+    def lanes(self) -> int:
+        """Environments times the actors in each."""
+        return self.learner.store.lanes
+
+    def placement(self, members: int) -> Placement:
+        return Placement(members, self.devices, self.vectorise)
 
     def init_member(self, hyper: Hyper, environment: base.Timed | None) -> MemberState:
         """A member before its first step."""
-        prioritised, learner = self.learner.prioritised, self.learner.init(hyper)
+        learner = self.learner.init(hyper)
+        networks = learner.online.parameters
+        behaviour = self.exploration.init(self.lanes, networks)
         return MemberState(
             learner=learner,
-            ring=self.learner.ring.init(),
-            priorities=None if prioritised is None else prioritised.init(),
-            memory=self.exploration.init(self.environments, learner.online.parameters),
+            replay=self.learner.store.init(),
+            sampler=self.learner.sampler.init(),
+            behaviour=self._begin(networks, hyper, jnp.int32(0), behaviour),
             fresh=jnp.ones(self.environments, bool),
             environment=environment,
             episode_return=jnp.zeros(self.environments),
         )
 
-    def plan(self, hyper: Hyper, index: Array) -> "Plan":
+    def plan(self, hyper: Hyper, index: Array) -> StepPlan:
         """Exploration's randomness and epsilon for the T steps of collect `index`, drawn at once."""
         first = index * self.collect_steps
-        stream = keys.purpose(keys.member_key(hyper.seed), "exploration")
-        actions = self.learner.ring.action_count
-        noise = jax.vmap(lambda key: draw_noise(key, self.environments, actions))(
-            keys.range_of(stream, first, self.collect_steps)
+        noise = jax.vmap(lambda key: draw_noise(key, self.lanes, self.learner.action_count))(
+            keys.range_of(hyper.stream("exploration"), first, self.collect_steps)
         )
         step = (first + jnp.arange(self.collect_steps)) * self.environments
-        epsilon = exploration(step, hyper.epsilon_start, hyper.epsilon_end, hyper.epsilon_decay, self.epsilon_decay)
-        return Plan(step, epsilon, noise)
+        numbers = hyper.epsilon_start, hyper.epsilon_end, hyper.epsilon_decay
+        return StepPlan(step, exploration_rate(step, *numbers, self.epsilon_decay), noise)
 
     def act(
-        self, actor: Actor, memory: PyTree, observation: Array, mask: Array | None, fresh: Array, now: "Plan"
+        self, networks: Network, memory: PyTree, observation: Array, mask: Array | None, fresh: Array, now: StepPlan
     ) -> tuple[Array, PyTree]:
-        """Behaviour at one step: actions i32[E]."""
-        situation = Situation(*actor, observation, mask, fresh, now.step, now.epsilon, now.noise)
-        return self.exploration.act(situation, memory)
+        """Behaviour at one step: actions i32[lanes]."""
+        values = noisy_values(networks, observation, mask, now.noise.key)
+        stride, rest = self.environments, (now.epsilon, now.noise)
+        situation = Situation(networks, values, observation, mask, fresh, now.step, stride, *rest)
+        action, memory = self.exploration.act(situation, memory)
+        if self.learner.learning_starts > 0:
+            action = jnp.where(now.step < self.learner.learning_starts, random_actions(situation), action)
+        return action, memory
 
     def absorb(
         self, member: MemberState, hyper: Hyper, collected: Transition, index: Array
     ) -> tuple[MemberState, Metrics]:
-        """Store a collect, [T, E, ...], and learn from the replay."""
-        learner = self.learner
-        written = index * self.collect_steps
-        ring = learner.ring.add(member.ring, written, collected)
-        priorities = member.priorities
-        if learner.prioritised is not None and priorities is not None:
-            priorities = learner.prioritised.add(priorities, written, self.collect_steps)
-        rows, state = written + self.collect_steps, self._resample(member.learner, hyper, index)
-        state, priorities, metrics = learner.learn(state, hyper, ring, priorities, rows, index)
-        if self.target_interval is not None:
-            due = self._due(index, self.target_interval, self.target_unit)
-            # The counter is shared by all members, so this stays a branch under vmap; likewise below.
-            target = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
-            state = state._replace(target=with_mean(target, state.posterior))
-        if learner.inference is not None:
-            due = self._due(index, learner.inference.refit_interval)
-            fitted = jax.lax.cond(due, lambda: learner.refit(state, hyper, ring, rows, index), lambda: state.posterior)
-            state = state._replace(posterior=fitted, target=with_mean(state.target, fitted))
-        return member._replace(learner=state, ring=ring, priorities=priorities), metrics
+        """Store a collect, [T, lanes, ...], and learn from the replay."""
+        learner, written = self.learner, index * self.collect_steps
+        replay = learner.store.add(member.replay, written, collected)
+        sampler = learner.sampler.add(member.sampler, written, self.collect_steps)
+        state, sampler, metrics = learner.learn(member.learner, hyper, replay, sampler, index)
+        behaviour = self._begin(state.online.parameters, hyper, index + 1, member.behaviour)
+        return member._replace(learner=state, replay=replay, sampler=sampler, behaviour=behaviour), metrics
 
-    def _resample(self, state: LearnerState, hyper: Hyper, index: Array) -> LearnerState:
-        """A Bayesian agent learns by a draw of its last layer that is renewed now and then."""
-        learner, posterior = self.learner, state.posterior
-        if learner.inference is None or posterior is None:
-            return state
-        network: ValueNetwork = state.online.parameters
-        due = self._due(index, learner.inference.resample_interval)
-        weights = jax.lax.cond(
-            due, lambda: learner.resample(posterior, hyper, index), lambda: network.bayesian_head.weights
-        )
-        return state._replace(online=state.online._replace(parameters=network.with_weights(weights)))
-
-    def _due(self, index: Array, interval: int, unit: str = "steps") -> Array:
-        """Whether collect number `index` completes an interval."""
-        per_collect = self.learner.updates if unit == "updates" else self.collect_steps * self.environments
-        return (index + 1) * per_collect // interval > index * per_collect // interval
-
-    def over_members(self, function: Callable, members: int, donate: bool = False) -> Any:
-        """`function(member, own, *shared)` for all members at once, sharded over the devices there are.
-
-        `member` and `own` have the axis M on every leaf; `donate` gives the first one's memory to the result.
-        """
-        devices = self.devices or tuple(jax.devices())
-        shards = max(count for count in range(1, len(devices) + 1) if members % count == 0)
-        vectorise = devices[0].platform != "cpu" if self.vectorise is None else self.vectorise
-
-        def stacked(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
-            if vectorise:
-                return jax.vmap(lambda *pair: function(*pair, *shared))(member, own)
-            return jax.lax.map(lambda pair: function(*pair, *shared), (member, own))
-
-        if shards > 1:
-            mesh = Mesh(devices[:shards], ("members",))
-            split, whole = PartitionSpec("members"), PartitionSpec()
-
-            def sharded(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
-                specs = (split, split, *(whole for _ in shared))
-                # Members never communicate, so there is nothing for the replication check to find.
-                return jax.shard_map(stacked, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)(
-                    member, own, *shared
-                )
-
-            return jax.jit(sharded, donate_argnums=0 if donate else ())
-        return jax.jit(stacked, donate_argnums=0 if donate else ())
+    def _begin(self, networks: Network, hyper: Hyper, index: Array, memory: PyTree) -> PyTree:
+        """What exploration draws once for collect `index`."""
+        return self.exploration.begin(networks, keys.at(hyper.stream("exploration-collect"), index), memory)
 
 
-def action_values(network: Network, observation: Array, mask: Array | None) -> Array:
-    """Expected returns f32[E, A] at E observations."""
-    return jax.vmap(lambda one, legal: network.mean(one, legal))(observation, mask)
+def greedy_actions(networks: Network, observation: Array, mask: Array | None) -> tuple[Array, Array]:
+    """What evaluation does at E observations: (the best actions i32[E], their expected returns f32[E])."""
+    values = settled_values(networks, observation, mask)
+    action = best_actions(values, mask)
+    return action, jnp.take_along_axis(values, action[:, None], axis=1)[:, 0]
+
+
+def explore(
+    exploration: Exploration,
+    networks: Network,
+    observation: Array,
+    mask: Array | None,
+    step: Array,
+    epsilon: Array,
+    key: Key,
+) -> Array:
+    """What behaviour does at E observations, each taken for an episode's first: i32[E]."""
+    count = observation.shape[0]
+    values = noisy_values(networks, observation, mask, key)
+    memory = exploration.begin(networks, keys.purpose(key, "begin"), exploration.init(count, networks))
+    noise = draw_noise(key, count, values.shape[-1])
+    fresh = jnp.ones(count, bool)
+    now = Situation(networks, values, observation, mask, fresh, step, count, epsilon, noise)
+    return exploration.act(now, memory)[0]
 
 
 def stack_hyper(members: Sequence[Hyper]) -> Hyper:

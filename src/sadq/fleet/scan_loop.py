@@ -8,10 +8,10 @@ import numpy as np
 
 from sadq import keys
 from sadq.envs import base
-from sadq.exploration.rules import best_actions
-from sadq.fleet.members import Evaluation, Fleet, MemberState, Programs, action_values
-from sadq.learning.learner import Hyper, LearnerState
+from sadq.fleet.devices import Programs
+from sadq.fleet.members import Evaluation, Fleet, MemberState, greedy_actions
 from sadq.learning.metrics import scan_with_metrics
+from sadq.learning.state import Hyper, LearnerState
 from sadq.types import Array, Key, Metrics, PyTree, Transition
 
 
@@ -25,8 +25,8 @@ class ScanFleet(Fleet):
 
     def init(self, hyper: Hyper) -> MemberState:
         """One member, its environments freshly reset."""
-        first_keys = self._keys(hyper, "reset", 0, 1)[0]
-        return self.init_member(hyper, jax.vmap(self._reset)(first_keys))
+        timed, _ = base.reset_lanes(self.environment, self._keys(hyper, "reset", 0, 1)[0])
+        return self.init_member(hyper, timed)
 
     def chunk(self, member: MemberState, hyper: Hyper, first: Array, collects: int) -> tuple[MemberState, Metrics]:
         """`collects` collects beginning with number `first`; metrics are [collects]."""
@@ -39,21 +39,24 @@ class ScanFleet(Fleet):
         return scan_with_metrics(body, member, first + jnp.arange(collects))
 
     def collect(self, member: MemberState, hyper: Hyper, index: Array) -> tuple[MemberState, Transition, Metrics]:
-        """T steps of E environments: transitions [T, E, ...], and the episodes that ended."""
+        """T steps of E environments: transitions [T, lanes, ...], and the episodes that ended."""
         assert member.environment is not None
+        environment, networks = self.environment, member.learner.online.parameters
         first = index * self.collect_steps
         restarts, shared = self._restarts(hyper, first)
         transition_keys = self._keys(hyper, "transition", first, self.collect_steps)
 
         def step(carry, planned):
             timed, observation, memory, fresh, running = carry
-            now, own_restart, step_keys = planned
-            restart, restart_seen = own_restart if shared is None else shared
-            mask = self._legal(observation)
-            action, memory = self.act(member.learner.actor, memory, observation, mask, fresh, now)
-            timed, outcome = jax.vmap(self._step)(timed, action, step_keys)
-            ended = outcome.terminated | outcome.truncated
-            running = running + outcome.reward
+            now, restart_now, step_keys = planned
+            restart, restart_seen = restart_now if shared is None else shared
+            mask = self._legal(hyper, observation)
+            lanes_fresh = base.to_lanes(environment, fresh)
+            action, memory = self.act(networks, memory, observation, mask, lanes_fresh, now)
+            timed, outcome = base.step_lanes(environment, timed, action, step_keys)
+            lanes_ended = outcome.terminated | outcome.truncated
+            ended = base.of_environments(environment, lanes_ended)
+            running = running + base.over_actors(environment, outcome.reward)
             transition = Transition(
                 observation,
                 action,
@@ -62,23 +65,22 @@ class ScanFleet(Fleet):
                 outcome.terminated,
                 outcome.truncated,
                 mask,
-                self._legal(outcome.observation),
+                self._legal(hyper, outcome.observation),
             )
             carry = (
                 _select(ended, restart, timed),
-                _select(ended, restart_seen, outcome.observation),
+                _select(lanes_ended, restart_seen, outcome.observation),
                 memory,
                 ended,
                 jnp.where(ended, 0.0, running),
             )
-            return carry, (transition, jnp.where(ended, running, 0.0))
+            return carry, (transition, ended, jnp.where(ended, running, 0.0))
 
-        observation, _ = self._observe(member.environment)
-        carry = (member.environment, observation, member.memory, member.fresh, member.episode_return)
+        observation = base.observe_lanes(environment, member.environment)
+        carry = (member.environment, observation, member.behaviour, member.fresh, member.episode_return)
         planned = (self.plan(hyper, index), restarts, transition_keys)
-        (timed, _, memory, fresh, running), (collected, finished) = jax.lax.scan(step, carry, planned)
-        member = member._replace(environment=timed, memory=memory, fresh=fresh, episode_return=running)
-        ended = collected.terminated | collected.truncated
+        (timed, _, memory, fresh, running), (collected, ended, finished) = jax.lax.scan(step, carry, planned)
+        member = member._replace(environment=timed, behaviour=memory, fresh=fresh, episode_return=running)
         return member, collected, {"episode_return": jnp.sum(finished), "episodes": jnp.sum(ended * 1.0)}
 
     def _restarts(self, hyper: Hyper, first: Array) -> tuple[PyTree, PyTree]:
@@ -91,8 +93,7 @@ class ScanFleet(Fleet):
         length = self.environment.max_steps
 
         def made(reset_keys: Key) -> PyTree:
-            fresh = jax.vmap(self._reset)(reset_keys)
-            return fresh, jax.vmap(self.environment.observe)(fresh.state)
+            return base.reset_lanes(self.environment, reset_keys)
 
         if not self.environment.fixed_length or self.collect_steps > length:
             return jax.vmap(made)(self._keys(hyper, "reset", first + 1, self.collect_steps)), None
@@ -108,32 +109,33 @@ class ScanFleet(Fleet):
         return judged._evaluate(state, hyper, number)
 
     def _evaluate(self, state: LearnerState, hyper: Hyper, number: Array) -> Evaluation:
-        episodes = self.evaluation_episodes
-        stream = keys.at(keys.purpose(keys.member_key(hyper.seed), "evaluation"), number)
-        timed = jax.vmap(self._reset)(keys.range_of(keys.purpose(stream, "reset"), 0, episodes))
+        environment, episodes, networks = self.environment, self.evaluation_episodes, state.online.parameters
+        stream = keys.at(hyper.stream("evaluation"), number)
+        timed, observation = base.reset_lanes(environment, keys.range_of(keys.purpose(stream, "reset"), 0, episodes))
 
         def step(carry, _):
             timed, running, factor, totals = carry
-            values, mask = self._values(state, timed)
+            seen = base.observe_lanes(environment, timed)
+            action, _ = greedy_actions(networks, seen, self._legal(hyper, seen))
             step_keys = keys.range_of(keys.at(keys.purpose(stream, "transition"), timed.elapsed[0]), 0, episodes)
-            timed, outcome = jax.vmap(self._step)(timed, best_actions(values, mask), step_keys)
-            gained = jnp.where(running, outcome.reward, 0.0)
-            measured = jax.vmap(self.environment.measures)(timed.state)
+            timed, outcome = base.step_lanes(environment, timed, action, step_keys)
+            gained = jnp.where(running, base.over_actors(environment, outcome.reward), 0.0)
+            measured = jax.vmap(environment.measures)(timed.state)
             totals = totals._replace(
                 returns=totals.returns + gained,
                 lengths=totals.lengths + running,
                 discounted=totals.discounted + factor * gained,
                 measures=_select(running, measured, totals.measures),
             )
-            running = running & ~(outcome.terminated | outcome.truncated)
+            running = running & ~base.of_environments(environment, outcome.terminated | outcome.truncated)
             return (timed, running, factor * hyper.discount, totals), None
 
-        values, mask = self._values(state, timed)
-        predicted = jnp.take_along_axis(values, best_actions(values, mask)[:, None], axis=1)[:, 0]
-        zeros, measures = jnp.zeros(episodes), jax.vmap(self.environment.measures)(timed.state)
+        _, predicted = greedy_actions(networks, observation, self._legal(hyper, observation))
+        zeros, measures = jnp.zeros(episodes), jax.vmap(environment.measures)(timed.state)
+        predicted = base.over_actors(environment, predicted)
         totals = Evaluation(zeros, jnp.zeros(episodes, jnp.int32), zeros, predicted, measures)
         carry = (timed, jnp.ones(episodes, bool), jnp.float32(1), totals)
-        block = min(self.evaluation_block, self.environment.max_steps)
+        block = min(self.evaluation_block, environment.max_steps)
         *_, totals = jax.lax.while_loop(
             lambda carry: jnp.any(carry[1]),
             lambda carry: jax.lax.scan(step, carry, None, length=block)[0],
@@ -141,26 +143,14 @@ class ScanFleet(Fleet):
         )
         return totals
 
-    def _reset(self, key: Key) -> base.Timed:
-        return base.reset(self.environment, key)
-
-    def _step(self, timed: base.Timed, action: Array, key: Key) -> tuple[base.Timed, base.Step]:
-        return base.step(self.environment, timed, action, key)
-
-    def _observe(self, timed: base.Timed) -> tuple[Array, Array | None]:
-        observation = jax.vmap(self.environment.observe)(timed.state)
-        return observation, self._legal(observation)
-
-    def _legal(self, observation: Array) -> Array | None:
-        return jax.vmap(self.environment.legal)(observation) if self.environment.has_masks else None
-
-    def _values(self, state: LearnerState, timed: base.Timed) -> tuple[Array, Array | None]:
-        observation, mask = self._observe(timed)
-        return action_values(state.actor.policy, observation, mask), mask
+    def _legal(self, hyper: Hyper, observation: Array) -> Array | None:
+        if not self.environment.has_masks and hyper.actions is None:
+            return None
+        return jax.vmap(self.learner.legal_for(hyper))(observation)
 
     def _keys(self, hyper: Hyper, purpose: str, first: Array | int, count: int) -> Key:
         """The keys of steps first ... first + count - 1 for all E environments: [count, E]."""
-        steps = keys.range_of(keys.purpose(keys.member_key(hyper.seed), purpose), first, count)
+        steps = keys.range_of(hyper.stream(purpose), first, count)
         return jax.vmap(lambda key: keys.range_of(key, 0, self.environments))(steps)
 
 
@@ -168,24 +158,24 @@ class ScanLoop:
     """A `ScanFleet` bound to its members."""
 
     def __init__(self, fleet: ScanFleet, hyper: Hyper, collects: int):
-        self.hyper, self.programs = hyper, Programs()
-        members = hyper.seed.shape[0]
-        self._start = self.programs.timed(fleet.over_members(lambda _, own: fleet.init(own), members))
-        self._chunk = self.programs.timed(
-            fleet.over_members(
-                lambda member, own, first: fleet.chunk(member, own, first, collects), members, donate=True
-            )
+        self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
+        self.hyper = self.placement.padded(hyper)
+        over_members, timed = self.placement.over_members, self.programs.timed
+        self._start = timed(over_members(lambda _, own: fleet.init(own)))
+        self._chunk = timed(
+            over_members(lambda member, own, first: fleet.chunk(member, own, first, collects), donate=True)
         )
-        self._evaluate = self.programs.timed(fleet.over_members(fleet.evaluate, members))
+        self._evaluate = timed(over_members(fleet.evaluate))
 
     def start(self) -> MemberState:
         return self._start(self.hyper, self.hyper)
 
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
-        return self._chunk(state, self.hyper, jnp.int32(first))
+        state, metrics = self._chunk(state, self.hyper, jnp.int32(first))
+        return state, self.placement.real(metrics)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
-        return self._evaluate(state.learner, self.hyper, jnp.int32(number))
+        return self.placement.real(self._evaluate(state.learner, self.hyper, jnp.int32(number)))
 
     def outside(self) -> dict[str, np.ndarray]:
         return {}

@@ -1,64 +1,87 @@
 """SADQ as one switch: a learned model that ranks the next actions, and a gate that says how far to listen."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.core.bootstrap import legal_values
-from sadq.core.gates import GATES
-from sadq.core.rollout import bellman_estimate, best_value, rollout_scores
-from sadq.dynamics.gaussian import GaussianModel
-from sadq.types import Array, Batch, Key, Metrics, Transition
+from sadq.core.bootstrap import Choice, best_value, guided, legal_values
+from sadq.core.gates import Fixed, Gate
+from sadq.core.optimisers import Adam, Optimiser
+from sadq.core.rollout import bellman_estimate, rollout_scores
+from sadq.dynamics.protocol import DynamicsModel
+from sadq.learning.legal import Legal
+from sadq.networks.network import Network
+from sadq.types import Array, Batch, Key, Metrics, Transition, TransitionSequence
 
-Values = Callable[[Array, Array | None, Key], Array]
-"""(observation, legal actions or None, key) -> expected returns f32[A] of the target network."""
+
+class Seen(NamedTuple):
+    """What one value update learns from: the same transitions in their n-step and their one-step view."""
+
+    batch: Batch
+    transition: Transition
+    terminal: Array  # bool[B]: nothing is bootstrapped beyond the one-step s'
+    sequence: TransitionSequence | None = None  # [B, L], where the head's auxiliary loss asks for one
+
+
+class Advice(NamedTuple):
+    """Where SADQ's advice for a batch comes from."""
+
+    model: DynamicsModel
+    target: Network  # with its noise drawn, which rollouts reuse
+    target_q: Array  # f32[B, A], at the next states
+    alpha: Array  # f32[]: the member's own; likewise below
+    discount: Array
+    legal: Legal  # at a predicted state
+    key: Key
+
+    def values(self, next_input: Array, mask: Array | None, key: Key) -> Array:
+        """Expected returns f32[A] of the target network at what the model predicted, or at an observation."""
+        sampled = self.target.sampled(key)
+        if self.model.space == "features":
+            return sampled.head.mean(next_input, mask)
+        return sampled.mean(next_input, mask)
+
+    def mask(self, next_input: Array) -> Array | None:
+        """The legal actions at a predicted state; all of a member's where only features of it are known."""
+        return self.legal(next_input if self.model.space == "observation" else None)
 
 
 @dataclass(frozen=True)
 class Guidance:
     """What it takes to guide a base agent's target; a plain agent has none of it."""
 
-    make_model: Callable[[Key], GaussianModel]
+    make_model: Callable[[Key], DynamicsModel]
     action_count: int
     batch_size: int
     updates: int  # k model updates per collect
-    gate: str = "fixed"
+    optimiser: Optimiser = field(default_factory=Adam)
+    gate: Gate = field(default_factory=Fixed)
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all
-    legal: Callable[[Array], Array | None] = lambda _: None  # at a predicted state
 
-    def model_loss(self, model: GaussianModel, batch: Transition, key: Key) -> tuple[Array, Metrics]:
+    def model_loss(
+        self, model: DynamicsModel, batch: Transition, key: Key, features: Callable[[Array], Array]
+    ) -> tuple[Array, Metrics]:
         """Eq. (m_loss) over a batch, with its parts per sample."""
         noise_keys = keys.range_of(keys.purpose(key, "noise"), 0, batch.reward.shape[0])
-        losses, parts = jax.vmap(model.loss)(batch, noise_keys)
+        losses, parts = jax.vmap(lambda one, noise_key: model.loss(one, noise_key, features))(batch, noise_keys)
         return jnp.mean(losses), parts
 
-    def alpha_and_scores(
-        self,
-        model: GaussianModel,
-        target: Values,
-        target_q: Array,
-        transition: Transition,
-        terminal: Array,
-        batch: Batch,
-        alpha: Array,
-        discount: Array,
-        key: Key,
-    ) -> tuple[Array, Array]:
-        """The weight f32[B] of the base choice, and the rollout scores f32[B, A] at the next states."""
-        scores = self.scores(model, target, target_q, batch, discount, key)
-        error = jnp.zeros(terminal.shape)
-        if self.gate != "fixed":
-            error = self.bellman_error(model, target, transition, terminal, discount, key)
-        return GATES[self.gate](alpha, target_q, scores, error, batch.next_mask), scores
+    def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Array]:
+        """The base's choices [B] mixed with the model's, and the weight f32[B] that the base's got."""
+        scores, mask = self.scores(advice, seen.batch), seen.batch.next_mask
+        error = jnp.zeros(seen.terminal.shape)
+        if self.gate.uses_error:
+            error = self.bellman_error(advice, seen)
+        alpha = self.gate(advice.alpha, base, advice.target_q, scores, error, mask)
+        return jax.vmap(guided)(base, scores, alpha, mask), alpha
 
-    def scores(
-        self, model: GaussianModel, target: Values, target_q: Array, batch: Batch, discount: Array, key: Key
-    ) -> Array:
+    def scores(self, advice: Advice, batch: Batch) -> Array:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""
         count = self.action_count if self.candidates is None else min(self.candidates, self.action_count)
 
@@ -69,41 +92,37 @@ class Guidance:
             if count < self.action_count:
                 best = jax.lax.top_k(legal_values(values, mask), count)[1].astype(jnp.int32)
             scores = rollout_scores(
-                model.step,
-                lambda successor: target(successor, self.legal(successor), level_key),
-                model.encode(observation),
+                advice.model.step,
+                lambda successor: advice.values(successor, advice.mask(successor), level_key),
+                advice.model.encode(observation),
                 self.action_count,
                 rollout_key,
-                discount=discount,
+                discount=advice.discount,
                 samples=self.samples,
                 chunk=self.chunk,
-                legal=self.legal,
+                legal=advice.mask,
                 candidates=best,
             )
             return scores if best is None else jnp.full(self.action_count, -jnp.inf).at[best].set(scores)
 
-        rollout_keys = keys.range_of(keys.purpose(key, "rollout"), 0, batch.reward.shape[0])
-        return jax.vmap(of_one)(batch.next_observation, target_q, batch.next_mask, rollout_keys)
+        rollout_keys = keys.range_of(keys.purpose(advice.key, "rollout"), 0, batch.reward.shape[0])
+        return jax.vmap(of_one)(batch.next_observation, advice.target_q, batch.next_mask, rollout_keys)
 
-    def bellman_error(
-        self,
-        model: GaussianModel,
-        target: Values,
-        transition: Transition,
-        terminal: Array,
-        discount: Array,
-        key: Key,
-    ) -> Array:
+    def bellman_error(self, advice: Advice, seen: Seen) -> Array:
         """|the model's Bellman estimate - the observed one| f32[B], on the one-step transitions that happened."""
 
         def of_one(one: Transition, ends: Array, noise_key: Key) -> Array:
             level_key = keys.purpose(noise_key, "levels")
-            prediction = model.step(model.encode(one.observation), one.action, noise_key)
+            prediction = advice.model.step(advice.model.encode(one.observation), one.action, noise_key)
             estimate = bellman_estimate(
-                prediction, lambda state: target(state, self.legal(state), level_key), discount, self.legal
+                prediction,
+                lambda state: advice.values(state, advice.mask(state), level_key),
+                advice.discount,
+                advice.mask,
             )
-            future = best_value(target(one.next_observation, one.next_mask, level_key), one.next_mask)
-            return jnp.abs(estimate - (one.reward + discount * jnp.where(ends, 0.0, future)))
+            reached = advice.target.sampled(level_key).mean(one.next_observation, one.next_mask)
+            future = best_value(reached, one.next_mask)
+            return jnp.abs(estimate - (one.reward + advice.discount * jnp.where(ends, 0.0, future)))
 
-        noise_keys = keys.range_of(keys.purpose(key, "gate"), 0, terminal.shape[0])
-        return jax.vmap(of_one)(transition, terminal, noise_keys)
+        noise_keys = keys.range_of(keys.purpose(advice.key, "gate"), 0, seen.terminal.shape[0])
+        return jax.vmap(of_one)(seen.transition, seen.terminal, noise_keys)

@@ -1,79 +1,43 @@
 """One learner for every agent: model updates, then value updates towards a target that a bootstrap rule chose.
 
-Everything here is pure and concerns one member of a fleet; `fleet.py` adds the member axis. SADQ is the one switch
-`guidance`: without it no model is built and no rollout is made.
+Everything here is pure and concerns one member of a fleet; `fleet/` adds the member axis. All that changes a
+`LearnerState` is here. SADQ is the one switch `guidance`: without it no model is built and no rollout is made.
 """
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 
 from sadq import keys
-from sadq.core.ensembles import backup_weight
+from sadq.core.bootstrap import Rule, best_value
+from sadq.core.ensembles import Ensemble, Single
 from sadq.core.gates import value_gap
-from sadq.core.posterior import Posterior, sample
-from sadq.core.schedules import importance_exponent, learning_rate_factor
-from sadq.learning.guidance import Guidance
-from sadq.learning.inference import Inference
+from sadq.core.schedules import learning_rate_factor
+from sadq.learning.guidance import Advice, Guidance, Seen
+from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
-from sadq.networks.value import Ensemble, Network, ValueNetwork
-from sadq.learning.optimiser import Separate, Trainable, clipped, descend, trainable
-from sadq.replay.samplers import Priorities, Prioritised, kept, uniform
-from sadq.replay.store import Ring
-from sadq.learning.targets import Mix, Seen, Targets, batch_targets, level_keys
-from sadq.types import Array, Key, Metrics, Transition
+from sadq.learning.optimiser import Adam, Optimiser, Step, clipped, descend, trainable
+from sadq.learning.refit import Refit
+from sadq.learning.state import Hyper, LearnerState, Phase, Update
+from sadq.learning.targets import Rules, Targets, batch_targets
+from sadq.networks.heads import Look, Mover
+from sadq.networks.network import Network, ensemble_keys, make_ensemble, over_networks
+from sadq.replay.samplers import Sampler, heard, uniform
+from sadq.replay.store import Store
+from sadq.types import Array, Key, Metrics, PyTree, Transition
 
 
-class Hyper(NamedTuple):
-    """The numbers that may differ by member: traced, so a whole sweep is one compiled program."""
+@dataclass(frozen=True)
+class TargetUpdate:
+    """How the target network follows: copied at intervals, softly at every update, or both."""
 
-    seed: Array  # u32[]
-    alpha: Array  # f32[]; 1 for a plain agent
-    learning_rate: Array
-    model_learning_rate: Array
-    separate_learning_rate: Array  # of FQF's fractions
-    discount: Array
-    epsilon_start: Array
-    epsilon_end: Array
-    epsilon_decay: Array
-
-
-class LearnerState(NamedTuple):
-    """All that learning changes, apart from the replay's contents."""
-
-    online: Trainable  # of a Network
-    target: Network
-    model: Trainable | None  # of a dynamics model; None without SADQ
-    posterior: Posterior | None  # of a Bayesian head's last layer
-    diverged_at: Array  # i32[]: the env step whose update was not finite, -1 while all is well
-
-    @property
-    def actor(self) -> "Actor":
-        return Actor(self.online.parameters, self.posterior)
-
-
-class Actor(NamedTuple):
-    """What it takes to act."""
-
-    network: Network
-    posterior: Posterior | None
-
-    @property
-    def policy(self) -> Network:
-        """The network that evaluation acts by: a Bayesian one with its posterior's mean."""
-        return with_mean(self.network, self.posterior)
-
-
-def with_mean(network: Network, posterior: Posterior | None) -> Network:
-    """A Bayesian network with its posterior's mean in the last layer, whatever was drawn for it; others as they are."""
-    if posterior is None or not isinstance(network, ValueNetwork):
-        return network
-    return network.with_weights(posterior.mean)
+    interval: int | None = None
+    unit: Literal["steps", "updates"] = "steps"
+    soft_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,230 +45,300 @@ class Learner:
     """The choices that make an agent; see `agents.py` for the table."""
 
     make_network: Callable[[Key], Network]
-    rule: str
-    ring: Ring
+    bootstrap: Rule
+    store: Store
+    sampler: Sampler
+    action_count: int
+    environments: int  # E
+    collect_steps: int  # T: vector steps between two learning phases
     batch_size: int
     updates: int  # value updates per collect
     total_steps: int  # env steps of the run, for the schedules that span it
+    target_update: TargetUpdate
+    optimiser: Optimiser = field(default_factory=Adam)
+    ensemble: Ensemble = field(default_factory=Single)
     guidance: Guidance | None = None
-    prioritised: Prioritised | None = None
-    importance: float = 0.4
-    inference: Inference | None = None  # of a Bayesian head
-    backup_temperature: float | None = None  # ensembles: how strongly disagreement lowers a backup's weight
-    ensemble_size: int = 1
-    bootstrap_share: float = 1.0  # ensembles: the share of transitions that each network learns from
-    soft_target_rate: float | None = None
+    refit: Refit | None = None  # of a Bayesian head
+    legal: Callable[[Array], Array | None] = every_action  # by the environment's rules
+    learning_starts: int = 0  # env steps before which nothing is learned
     max_gradient_norm: float | None = None
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
 
     def init(self, hyper: Hyper) -> LearnerState:
-        """Networks drawn from the member's seed; the target starts as a copy of the online network."""
-        root = keys.member_key(hyper.seed)
-        network = self.make_network(keys.purpose(root, "network"))
-        online, model, posterior = network, None, None
+        """Networks drawn from the member's seed; the target starts as a copy of the online ones."""
+        networks = make_ensemble(self.make_network, hyper.stream("network"), self.ensemble.size)
+        model = None
         if self.guidance is not None:
-            model = trainable(self.guidance.make_model(keys.purpose(root, "model")))
-        if self.inference is not None:
-            assert isinstance(network, ValueNetwork)
-            posterior = self.inference.prior(network)
-            online = network.with_weights(self.resample(posterior, hyper, jnp.int32(-1)))
-        return LearnerState(trainable(online), network, model, posterior, jnp.int32(-1))
+            model = trainable(self.guidance.make_model(hyper.stream("model")))
+        online = self._drawn(networks, hyper, jnp.int32(-1)) if self.refit is not None else networks
+        return LearnerState(trainable(online, online.movers()), networks, model)
 
     def learn(
-        self,
-        state: LearnerState,
-        hyper: Hyper,
-        ring: Transition,
-        priorities: Priorities | None,
-        rows: Array,
-        index: Array,
-    ) -> tuple[LearnerState, Priorities | None, Metrics]:
-        """All updates that follow collect number `index`, with `rows` rows written to the ring so far."""
+        self, state: LearnerState, hyper: Hyper, contents: PyTree, memory: PyTree, index: Array
+    ) -> tuple[LearnerState, PyTree, Metrics]:
+        """All that follows collect number `index`, whose rows are in the store: (state, sampler's memory, metrics)."""
+        phase = self.phase(hyper, index)
+
+        def now() -> tuple[LearnerState, PyTree, Metrics]:
+            return self._learn(state, phase, contents, memory)
+
+        if self.learning_starts == 0:
+            return now()
+        shapes = jax.eval_shape(now)[2]
+        nothing = {name: jnp.full(shape.shape, jnp.nan, shape.dtype) for name, shape in shapes.items()}
+        # The counter is shared by all members, so this stays a branch under vmap. The store is only read inside.
+        return jax.lax.cond(phase.step > self.learning_starts, now, lambda: (state, memory, nothing))
+
+    def phase(self, hyper: Hyper, index: Array) -> Phase:
+        """What holds for the updates after collect number `index`."""
+        rows = (index + 1) * self.collect_steps
+        step = rows * self.environments
+        progress = step / self.total_steps
+        rate = hyper.learning_rate * learning_rate_factor(progress, self.learning_rate_schedule)
+        return Phase(hyper, index, rows, step, progress, rate)
+
+    def legal_for(self, hyper: Hyper) -> Legal:
+        """Which actions a member may take."""
+        return legal_actions(self.legal, self.action_count, hyper.actions)
+
+    def _learn(
+        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree
+    ) -> tuple[LearnerState, PyTree, Metrics]:
         metrics: Metrics = {}
+        if self.refit is not None:
+            state = self._resampled(self.refit, state, phase)
         if self.guidance is not None:
-            state, metrics = self._learn_model(self.guidance, state, hyper, ring, rows, index)
-        state, priorities, measured = self._learn_values(state, hyper, ring, priorities, rows, index)
-        return state, priorities, metrics | measured
+            state, metrics = self._learn_model(self.guidance, state, phase, contents)
+        state, memory, measured = self._learn_values(state, phase, contents, memory)
+        if self.target_update.interval is not None:
+            due = self._due(phase.index, self.target_update.interval, self.target_update.unit)
+            copied = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
+            state = state._replace(target=_settled(copied))
+        if self.refit is not None:
+            state = self._refitted(self.refit, state, phase, contents)
+        return state, memory, metrics | measured
 
     def _learn_model(
-        self, guidance: Guidance, state: LearnerState, hyper: Hyper, ring: Transition, rows: Array, index: Array
+        self, guidance: Guidance, state: LearnerState, phase: Phase, contents: PyTree
     ) -> tuple[LearnerState, Metrics]:
         """k model updates, on batches of their own: always uniform, always one-step."""
-        stream = keys.purpose(keys.member_key(hyper.seed), "model-update")
-        update_keys = keys.range_of(stream, index * guidance.updates, guidance.updates)
-        single = self.ring.single_steps
-        positions = jax.vmap(lambda key: uniform(single, rows, keys.purpose(key, "sample"), guidance.batch_size))(
-            update_keys
-        )
+        stream, count = phase.hyper.stream("model-update"), guidance.updates
+        update_keys = keys.range_of(stream, phase.index * count, count)
+
+        def positions(key: Key) -> Array:
+            return uniform(self.store, phase.rows, keys.purpose(key, "sample"), guidance.batch_size, steps=1)
 
         def update(state: LearnerState, inputs: tuple[Key, Transition]) -> tuple[LearnerState, Metrics]:
-            return self.model_update(guidance, state, hyper, *inputs, step=rows * self.ring.environments)
+            return self.model_update(guidance, state, phase, *inputs)
 
-        state, measured = scan_with_metrics(update, state, (update_keys, self.ring.one_step(ring, positions)))
+        batches = self.store.one_step(contents, jax.vmap(positions)(update_keys))
+        state, measured = scan_with_metrics(update, state, (update_keys, batches))
         return state, means(measured)
 
     def model_update(
-        self, guidance: Guidance, state: LearnerState, hyper: Hyper, key: Key, batch: Transition, step: Array
+        self, guidance: Guidance, state: LearnerState, phase: Phase, key: Key, batch: Transition
     ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of the dynamics model."""
+        """One gradient step of the dynamics model; one that diverges is frozen, and values go on learning."""
         assert state.model is not None
-        loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key), has_aux=True)
+        encode = _first(state.target).encode
+        loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
         (value, parts), gradient = loss(state.model.parameters)
-        done = descend(state.model, gradient, value, hyper.model_learning_rate, state.diverged_at, step)
-        return state._replace(model=done.trained, diverged_at=done.diverged_at), parts
+        movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)
+        how = {Mover.RUN: Step(guidance.optimiser, phase.hyper.model_learning_rate)}
+        return state._replace(model=descend(state.model, gradient, value, how, movers, phase.step)), parts
 
     def _learn_values(
-        self,
-        state: LearnerState,
-        hyper: Hyper,
-        ring: Transition,
-        priorities: Priorities | None,
-        rows: Array,
-        index: Array,
-    ) -> tuple[LearnerState, Priorities | None, Metrics]:
+        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree
+    ) -> tuple[LearnerState, PyTree, Metrics]:
         """The value updates of one learning phase."""
-        step = rows * self.ring.environments
-        progress = step / self.total_steps
-        rate = hyper.learning_rate * learning_rate_factor(progress, self.learning_rate_schedule)
-        stream = keys.purpose(keys.member_key(hyper.seed), "update")
-        update_keys = keys.range_of(stream, index * self.updates, self.updates)
+        update_keys = keys.range_of(phase.hyper.stream("update"), phase.index * self.updates, self.updates)
 
-        def see(position: Array) -> tuple[Seen, Array | None]:
-            return self.see(ring, position, hyper.discount), self._heard(hyper, rows, position)
+        def planned(memory: PyTree, key: Key) -> tuple[Update, Array]:
+            draw_key = keys.purpose(key, "sample")
+            position, weight = self.sampler.draw(memory, phase.rows, draw_key, self.batch_size, phase.progress)
+            seen = self.see(contents, position, phase)
+            return Update(key, seen, weight, self._heard(phase, position)), position
 
-        def drawn_ahead(state: LearnerState, inputs: Any) -> tuple[LearnerState, Metrics]:
-            key, (seen, heard) = inputs
-            weight = jnp.ones(self.batch_size)
-            state, _, measured = self.value_update(state, hyper, rate, key, seen, weight, step, heard)
+        def drawn_ahead(state: LearnerState, update: Update) -> tuple[LearnerState, Metrics]:
+            state, _, measured = self.value_update(state, phase, update)
             return state, measured
 
-        def by_priority(
-            carry: tuple[LearnerState, Priorities], key: Key
-        ) -> tuple[tuple[LearnerState, Priorities], Metrics]:
-            assert self.prioritised is not None
-            state, priorities = carry
-            exponent = importance_exponent(progress, self.importance)
-            position, weight = self.prioritised.sample(
-                priorities, keys.purpose(key, "sample"), self.batch_size, exponent
-            )
-            seen, heard = see(position)
-            state, surprise, measured = self.value_update(state, hyper, rate, key, seen, weight, step, heard)
-            return (state, self.prioritised.update(priorities, position, surprise)), measured
+        def one_by_one(carry: tuple[LearnerState, PyTree], key: Key) -> tuple[tuple[LearnerState, PyTree], Metrics]:
+            state, memory = carry
+            update, position = planned(memory, key)
+            state, priority, measured = self.value_update(state, phase, update)
+            return (state, self.sampler.update(memory, position, priority)), measured
 
-        if priorities is None:
-            # Uniform draws do not depend on the updates between them, so all batches are fetched in one gather.
-            positions = jax.vmap(lambda key: uniform(self.ring, rows, keys.purpose(key, "sample"), self.batch_size))(
-                update_keys
-            )
-            state, measured = scan_with_metrics(drawn_ahead, state, (update_keys, see(positions)))
+        if self.sampler.depends_on_updates:
+            (state, memory), measured = scan_with_metrics(one_by_one, (state, memory), update_keys)
         else:
-            (state, left), measured = scan_with_metrics(by_priority, (state, priorities), update_keys)
-            priorities = left
-        return state, priorities, means(measured)
+            # Draws do not depend on the updates between them, so all batches are fetched in one gather.
+            ahead = jax.vmap(lambda key: planned(memory, key)[0])(update_keys)
+            state, measured = scan_with_metrics(drawn_ahead, state, ahead)
+        return state, memory, means(measured)
 
-    def see(self, ring: Transition, position: Array, discount: Array) -> Seen:
-        """The transitions at flat positions of the ring."""
-        transition = self.ring.one_step(ring, position)
-        return Seen(self.ring.n_step(ring, position, discount), transition, self.ring.terminal(transition))
+    def see(self, contents: PyTree, position: Array, phase: Phase) -> Seen:
+        """The transitions at flat positions of the store."""
+        transition = self.store.one_step(contents, position)
+        length = self._sequence_length
+        return Seen(
+            self.store.n_step(contents, position, phase.hyper.discount),
+            transition,
+            self.store.terminal(transition),
+            self.store.sequence(contents, position, length, phase.rows) if length else None,
+        )
 
-    def value_update(
-        self,
-        state: LearnerState,
-        hyper: Hyper,
-        rate: Array,
-        key: Key,
-        seen: Seen,
-        weight: Array,
-        step: Array,
-        heard: Array | None = None,
-    ) -> tuple[LearnerState, Array, Metrics]:
-        """One gradient step towards the chosen target: also how surprising every sample was, and diagnostics.
+    def value_update(self, state: LearnerState, phase: Phase, update: Update) -> tuple[LearnerState, Array, Metrics]:
+        """One gradient step towards the chosen target: (state, priorities f32[B], diagnostics f32[B])."""
+        key, seen = update.key, update.seen
+        batch, count = seen.batch, update.weight.shape[0]
+        targets = self.targets(state, phase.hyper, key, seen)
+        weight = update.weight * self.ensemble.weights(targets.bootstrap)
+        if update.heard is not None:
+            weight = weight * update.heard.T
 
-        `weight` f32[B] is replay's; `heard` bool[B, K] says which networks of an ensemble learn from which sample.
-        """
-        targets = self.targets(state, hyper, key, seen)
-        batch, count = seen.batch, weight.shape[0]
-        if self.backup_temperature is not None:
-            weight = weight * jax.vmap(backup_weight, (1, None))(targets.bootstrap, self.backup_temperature)
-        if heard is not None:
-            weight = weight * heard.T
+        def compare(noise_key: Key, online: Network, target: Network, goals: PyTree) -> tuple[Array, ...]:
+            online = online.drawn(keys.purpose(noise_key, "online"))
 
-        def compare(noise_key: Key, online: ValueNetwork, own: Targets) -> tuple[Array, Array, Array, Array]:
-            online = online.with_noise(keys.purpose(noise_key, "online"))
-            levels = level_keys(online, keys.purpose(key, "online"), count)
-            returns = jax.vmap(online)(batch.observation, batch.mask, levels)
-            taken = jax.vmap(lambda z, action: z.taken(action))(returns, batch.action)
-            losses = jax.vmap(lambda z, target: z.loss_to(target))(taken, own.returns)
-            surprise = jax.vmap(lambda z, target: z.surprise_to(target))(taken, own.returns)
-            auxiliary = jax.vmap(online.auxiliary_loss)(batch.observation, batch.action, batch.mask)
-            return losses, auxiliary, surprise, jax.vmap(lambda z: z.mean)(returns)
+            def of_sample(level_key: Key, own_key: Key, seen: Seen, goal: PyTree) -> tuple[Array, ...]:
+                sampled, one = online.sampled(level_key), seen.batch
+                features = sampled.encode(one.observation)
+                returns = sampled.head(features, one.mask)
+                taken = returns.taken(one.action)
+                look = Look(features, one.action, one.mask, own_key, online, target, seen.sequence)
+                auxiliary = sampled.head.auxiliary_loss(look)
+                return taken.loss_to(goal), auxiliary, taken.priority_to(goal), returns.mean
+
+            level_keys = keys.range_of(keys.purpose(key, "online"), 0, count)
+            own_keys = keys.range_of(keys.purpose(noise_key, "auxiliary"), 0, count)
+            return jax.vmap(of_sample)(level_keys, own_keys, seen, goals)
 
         def loss(online: Network) -> tuple[Array, tuple[Array, Array, Array]]:
-            compared = _each(compare, keys.purpose(key, "noise"), online, others=(targets,))
-            losses, auxiliary, surprise, values = compared
+            noise_keys = ensemble_keys(keys.purpose(key, "noise"), self.ensemble.size)
+            losses, auxiliary, priority, values = over_networks(
+                compare, noise_keys, online, state.target, targets.returns
+            )
             # The networks of an ensemble share nothing, so the sum of their losses gives each its own gradient.
             total = jnp.sum(jnp.mean(weight * (losses + auxiliary), axis=-1))
-            return total, (losses, surprise, values)
+            return total, (losses, priority, values)
 
-        (value, (losses, surprise, values)), gradient = jax.value_and_grad(loss, has_aux=True)(state.online.parameters)
-        marks = state.online.parameters.separately_optimised()
+        (value, (losses, priority, values)), gradient = jax.value_and_grad(loss, has_aux=True)(state.online.parameters)
+        state = self._moved(state, phase, gradient, value)
+
+        def of_networks(function: Callable) -> Array:
+            return over_networks(lambda one: jax.vmap(function)(one, batch.mask), values)
+
+        diagnostics = {"loss": losses, "q": of_networks(best_value), "delta_q": of_networks(value_gap)}
+        averaged = {name: jnp.mean(one, axis=0) for name, one in (targets.diagnostics | diagnostics).items()}
+        return state, jnp.mean(priority, axis=0), averaged
+
+    def _moved(self, state: LearnerState, phase: Phase, gradient: PyTree, loss: Array) -> LearnerState:
+        """The state after a gradient step of the online networks, which soft targets follow."""
+        networks: Network = state.online.parameters
+        movers, head = networks.movers(), networks.head
         if self.max_gradient_norm is not None:
-            clip = functools.partial(clipped, max_norm=self.max_gradient_norm, exempt=marks)
-            gradient = jax.vmap(clip)(gradient) if isinstance(gradient, Ensemble) else clip(gradient)
-        separate = Separate(marks, rate / hyper.learning_rate * hyper.separate_learning_rate)
-        done = descend(state.online, gradient, value, rate, state.diverged_at, step, separate)
-        target = state.target
-        if self.soft_target_rate is not None:
-            moved = optax.incremental_update(done.trained.parameters, target, self.soft_target_rate)
-            target = with_mean(moved, state.posterior)
-        legal = batch.mask
-        gaps = jax.vmap(lambda own: jax.vmap(value_gap)(own, legal))(values.reshape(-1, *values.shape[-2:]))
-        diagnostics = targets.diagnostics | {"loss": losses, "q": jnp.max(values, axis=-1), "delta_q": gaps}
-        averaged = {name: jnp.mean(one.reshape(-1, count), axis=0) for name, one in diagnostics.items()}
-        state = state._replace(online=done.trained, target=target, diverged_at=done.diverged_at)
-        return state, jnp.mean(surprise.reshape(-1, count), axis=0), averaged
+            max_norm = self.max_gradient_norm
+            gradient = over_networks(lambda one: clipped(one, max_norm, movers), gradient)
+        how = {Mover.RUN: Step(self.optimiser, phase.rate)}
+        if head.own_optimiser is not None:
+            slowed = phase.rate / phase.hyper.learning_rate
+            how[Mover.HEAD] = Step(head.own_optimiser, slowed * head.own_learning_rate)
+        online, target = descend(state.online, gradient, loss, how, movers, phase.step), state.target
+        if self.target_update.soft_rate is not None:
+            target = _settled(_followed(target, online.parameters, self.target_update.soft_rate, movers))
+        return state._replace(online=online, target=target)
 
     def targets(self, state: LearnerState, hyper: Hyper, key: Key, seen: Seen) -> Targets:
-        """The backed-up returns of a batch: [B] on every leaf, [K, B] for an ensemble."""
-        mix = None
+        """The backed-up returns of a batch: [K, B] on every leaf."""
+        rules = Rules(self.bootstrap)
         if self.guidance is not None:
             assert state.model is not None
-            mix = Mix(self.guidance, state.model.parameters, hyper.alpha, hyper.discount)
+            model, legal = state.model.parameters, self.legal_for(hyper)
 
-        def of_one(noise_key: Key, online: ValueNetwork, target: ValueNetwork) -> Targets:
-            return batch_targets(self.rule, online, target, mix, key, noise_key, seen)
+            def advice(target: Network, target_q: Array) -> Advice:
+                return Advice(model, target, target_q, hyper.alpha, hyper.discount, legal, key)
 
-        return _each(of_one, keys.purpose(key, "noise"), state.online.parameters, state.target)
+            rules = Rules(self.bootstrap, self.guidance, advice)
 
-    def resample(self, posterior: Posterior, hyper: Hyper, index: Array) -> Array:
-        """A new draw of a Bayesian last layer, by which the online network learns."""
-        return sample(posterior, keys.at(keys.purpose(keys.member_key(hyper.seed), "resample"), index))
+        def of_one(noise_key: Key, online: Network, target: Network) -> Targets:
+            return batch_targets(rules, online, target, key, noise_key, seen)
 
-    def refit(self, state: LearnerState, hyper: Hyper, ring: Transition, rows: Array, index: Array) -> Posterior:
+        noise_keys = ensemble_keys(keys.purpose(key, "noise"), self.ensemble.size)
+        return over_networks(of_one, noise_keys, state.online.parameters, state.target)
+
+    def _resampled(self, refit: Refit, state: LearnerState, phase: Phase) -> LearnerState:
+        """A Bayesian agent learns by a draw of its last layer that is renewed now and then."""
+        networks = state.online.parameters
+        due = self._due(phase.index, refit.settings.resample_interval)
+        weights = jax.lax.cond(
+            due,
+            lambda: self._drawn(networks, phase.hyper, phase.index).head.weights,
+            lambda: networks.head.weights,
+        )
+        held = over_networks(lambda network, own: network.with_head(network.head.holding(own)), networks, weights)
+        return state._replace(online=state.online._replace(parameters=held))
+
+    def _drawn(self, networks: Network, hyper: Hyper, index: Array) -> Network:
+        """The networks with a new draw of what their heads keep drawn."""
+        draw_keys = ensemble_keys(keys.at(hyper.stream("resample"), index), self.ensemble.size)
+        return over_networks(lambda network, key: network.with_head(network.head.drawn(key)), networks, draw_keys)
+
+    def _refitted(self, refit: Refit, state: LearnerState, phase: Phase, contents: PyTree) -> LearnerState:
         """The posterior of a Bayesian last layer, inferred anew from the replay and the agent's own targets."""
-        assert self.inference is not None and state.posterior is not None
-        key = keys.at(keys.purpose(keys.member_key(hyper.seed), "refit"), index)
+        before = state.target.head.posterior  # type: ignore[attr-defined]
 
-        def returns(own_key: Key, position: Array) -> tuple[Seen, Array]:
-            seen = self.see(ring, position, hyper.discount)
-            return seen, jax.vmap(lambda z: z.mean)(self.targets(state, hyper, own_key, seen).returns)
+        def returns(key: Key, position: Array) -> tuple[Seen, Array]:
+            seen = self.see(contents, position, phase)
+            return seen, jax.vmap(lambda z: z.mean)(_first(self.targets(state, phase.hyper, key, seen).returns))
 
-        healthy = state.diverged_at < 0
-        return self.inference.refit(state.posterior, state.target, returns, self.ring, rows, key, healthy)
+        def inferred() -> PyTree:
+            key = keys.at(phase.hyper.stream("refit"), phase.index)
+            after = refit.posterior(_first(state.target), returns, self.store, phase.rows, key)
+            finite = jnp.all(jnp.isfinite(after.mean)) & jnp.all(jnp.isfinite(after.root))
+            usable = (state.online.diverged_at < 0) & finite
+            return jax.tree.map(lambda new, old: jnp.where(usable, new[None], old), after, before)
 
-    def _heard(self, hyper: Hyper, rows: Array, position: Array) -> Array | None:
+        posterior = jax.lax.cond(self._due(phase.index, refit.interval), inferred, lambda: before)
+
+        def believing(networks: Network) -> Network:
+            return eqx.tree_at(lambda one: one.head.posterior, networks, posterior)
+
+        online = state.online._replace(parameters=believing(state.online.parameters))
+        return state._replace(online=online, target=_settled(believing(state.target)))
+
+    def _due(self, index: Array, interval: int, unit: str = "steps") -> Array:
+        """Whether collect number `index` completes an interval; the counter is shared, so branches stay branches."""
+        per_collect = self.updates if unit == "updates" else self.collect_steps * self.environments
+        return (index + 1) * per_collect // interval > index * per_collect // interval
+
+    def _heard(self, phase: Phase, position: Array) -> Array | None:
         """Which networks of an ensemble learn from the transitions at `position`; None: all from all."""
-        if self.bootstrap_share == 1:
+        heard_share = self.ensemble.bootstrap_share
+        if heard_share == 1:
             return None
-        stream = keys.purpose(keys.member_key(hyper.seed), "bootstrap")
-        number = self.ring.number(position, rows)
-        return kept(stream, number, self.ensemble_size, self.bootstrap_share)
+        number = self.store.number(position, phase.rows)
+        return heard(phase.hyper.stream("bootstrap"), number, self.ensemble.size, heard_share)
+
+    @property
+    def _sequence_length(self) -> int:
+        made: Any = jax.eval_shape(self.make_network, keys.member_key(0))
+        return made.head.sequence_length
 
 
-def _each(function: Callable, noise_key: Key, *networks: Network, others: tuple[Any, ...] = ()) -> Any:
-    """`function(noise_key, *networks, *others)`, of every network of an ensemble where they are ensembles."""
-    first = networks[0]
-    if not isinstance(first, Ensemble):
-        return function(noise_key, *networks, *others)
-    members = [network.members for network in networks if isinstance(network, Ensemble)]
-    return jax.vmap(function)(keys.range_of(noise_key, 0, first.size), *members, *others)
+def _settled(networks: Network) -> Network:
+    return over_networks(lambda network: network.settled(), networks)
+
+
+def _first(stacked: PyTree) -> PyTree:
+    """The first of an ensemble, for what only one network can do or is needed for."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
+def _followed(target: Network, online: Network, rate: float, movers: PyTree) -> Network:
+    """The target moved a share of the way to the online networks; what no gradient moves is taken over."""
+    return jax.tree.map(
+        lambda mover, new, old: new if mover is Mover.NOTHING else rate * new + (1.0 - rate) * old,
+        movers,
+        online,
+        target,
+    )

@@ -1,113 +1,79 @@
-"""Adam for members of a fleet: learning rates are traced, and a member that diverges is frozen rather than stopped.
-
-A second group of parameters may learn by RMSprop at a rate of its own, as FQF's fractions do.
-"""
+"""One fused pass of an optimiser over the parameters: learning rates are traced, and what diverges is frozen."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from sadq.core.optimisers import OPTIMISERS, Adam, AdamW, Optimiser, RMSprop
+from sadq.networks.heads import Mover
 from sadq.types import Array, PyTree
 
-DECAY_1, DECAY_2, EPSILON = 0.9, 0.999, 1e-8
-RMSPROP_DECAY, RMSPROP_EPSILON = 0.95, 1e-5
+__all__ = ["OPTIMISERS", "Adam", "AdamW", "RMSprop", "Step", "Trainable", "clipped", "descend", "trainable"]
+
 LARGEST_GRADIENT = 1e18  # its square is still finite
 
 
-class Moments(NamedTuple):
-    """Adam's running means of the gradient and of its square."""
-
-    steps: Array  # i32[]
-    first: PyTree
-    second: PyTree
-
-
 class Trainable(NamedTuple):
-    """Parameters with their Adam moments."""
+    """Parameters with their optimiser's running means, and whether they still learn."""
 
     parameters: PyTree
-    moments: Moments
+    first: PyTree  # None in place of parameters that nothing moves; likewise below
+    second: PyTree
+    steps: Array  # i32[]
+    diverged_at: Array  # i32[]: the env step whose update was not finite, -1 while all is well
 
 
-def trainable(parameters: PyTree) -> Trainable:
-    """Parameters before their first step."""
-    zeros = jax.tree.map(jnp.zeros_like, parameters)
-    return Trainable(parameters, Moments(jnp.int32(0), zeros, zeros))
+class Step(NamedTuple):
+    """How parameters of one kind move."""
+
+    optimiser: Optimiser
+    rate: Array | float
 
 
-class Descent(NamedTuple):
-    """The outcome of a gradient step."""
-
-    trained: Trainable
-    diverged_at: Array  # i32[]
-
-
-class Separate(NamedTuple):
-    """The parameters that learn by RMSprop, and their learning rate."""
-
-    marks: PyTree  # of bool, known when tracing
-    rate: Array
+def trainable(parameters: PyTree, movers: PyTree | None = None) -> Trainable:
+    """Parameters before their first step; `movers` names those that nothing moves."""
+    marks = jax.tree.map(lambda _: Mover.RUN, parameters) if movers is None else movers
+    zeros = jax.tree.map(lambda mark, leaf: None if mark is Mover.NOTHING else jnp.zeros_like(leaf), marks, parameters)
+    return Trainable(parameters, zeros, zeros, jnp.int32(0), jnp.int32(-1))
 
 
-def clipped(gradient: PyTree, max_norm: float, exempt: PyTree = None) -> PyTree:
-    """The gradient, shortened to a global norm of at most `max_norm`; exempt leaves neither count nor change."""
+def clipped(gradient: PyTree, max_norm: float, movers: PyTree) -> PyTree:
+    """The gradient, shortened to a global norm of at most `max_norm`; what the run does not move stays as it is."""
     leaves, structure = jax.tree.flatten(gradient)
-    skipped = [False] * len(leaves) if exempt is None else jax.tree.leaves(exempt)
-    counted = [leaf for leaf, skip in zip(leaves, skipped, strict=True) if not skip]
-    scale = jnp.minimum(1.0, max_norm / jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in counted)))
-    pairs = zip(leaves, skipped, strict=True)
-    return jax.tree.unflatten(structure, [leaf if skip else leaf * scale for leaf, skip in pairs])
+    counts = [mark is Mover.RUN for mark in jax.tree.leaves(movers)]
+    norm = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf, counted in zip(leaves, counts, strict=True) if counted))
+    scale = jnp.minimum(1.0, max_norm / norm)
+    pairs = zip(leaves, counts, strict=True)
+    return jax.tree.unflatten(structure, [leaf * scale if counted else leaf for leaf, counted in pairs])
 
 
 def descend(
-    before: Trainable,
-    gradient: PyTree,
-    loss: Array,
-    rate: Array | float,
-    diverged_at: Array,
-    step: Array,
-    separate: Separate | None = None,
-) -> Descent:
-    """One Adam step, or none at all from the first loss on that is not finite.
+    before: Trainable, gradient: PyTree, loss: Array, how: dict[Mover, Step], movers: PyTree, env_step: Array
+) -> Trainable:
+    """One step, or none at all from the first loss on that is not finite.
 
-    Nothing can stop inside a vmap, so a diverged member keeps its last finite parameters by selection. `diverged_at` is
-    the env step where that happened, -1 while all is well.
+    Nothing can stop inside a vmap, so what has diverged keeps its last finite parameters by selection.
     """
-    healthy = (diverged_at < 0) & jnp.isfinite(loss)
-    count = before.moments.steps + 1
-    # Adam's two bias corrections are numbers, so they are put into the step size and epsilon: one root and one division
-    # per parameter instead of one and three.
-    correction = jnp.sqrt(1 - DECAY_2**count)
-    size, epsilon = rate * correction / (1 - DECAY_1**count), EPSILON * correction
+    healthy = (before.diverged_at < 0) & jnp.isfinite(loss)
+    count = before.steps + 1
 
-    def adam(parameter: Array, first: Array, second: Array, slope: Array) -> tuple[Array, Array, Array]:
-        mean = DECAY_1 * first + (1 - DECAY_1) * slope
-        square = DECAY_2 * second + (1 - DECAY_2) * jnp.square(slope)
-        return parameter - size * mean / (jnp.sqrt(square) + epsilon), mean, square
-
-    def rmsprop(parameter: Array, first: Array, second: Array, slope: Array) -> tuple[Array, Array, Array]:
-        assert separate is not None
-        square = RMSPROP_DECAY * second + (1 - RMSPROP_DECAY) * jnp.square(slope)
-        return parameter - separate.rate * slope / (jnp.sqrt(square) + RMSPROP_EPSILON), first, square
-
-    def moved(
-        separately: bool, parameter: Array, first: Array, second: Array, slope: Array
-    ) -> tuple[Array, Array, Array]:
+    def moved(mark: Mover, parameter: Array, first: Array, second: Array, slope: Array) -> tuple:
+        if mark is Mover.NOTHING:
+            return parameter, first, second
+        step = how[mark]
         # A loss just short of overflow has gradients beyond it. Dropping those keeps every number finite without a pass
         # over all of them; the loss overflows soon after.
         slope = jnp.where(jnp.abs(slope) <= LARGEST_GRADIENT, slope, 0.0)
-        changed, mean, square = (rmsprop if separately else adam)(parameter, first, second, slope)
-        return (
-            jnp.where(healthy, changed, parameter),
-            jnp.where(healthy, mean, first),
-            jnp.where(healthy, square, second),
-        )
+        after = step.optimiser.move(parameter, first, second, slope, step.rate, count)
+        return tuple(jnp.where(healthy, new, old) for new, old in zip(after, (parameter, first, second), strict=True))
 
     leaves, structure = jax.tree.flatten(before.parameters)
-    marks = [False] * len(leaves) if separate is None else jax.tree.leaves(separate.marks)
-    rest = (jax.tree.leaves(tree) for tree in (before.moments.first, before.moments.second, gradient))
-    columns = zip(*(moved(*values) for values in zip(marks, leaves, *rest, strict=True)), strict=True)
-    parameters, first, second = (jax.tree.unflatten(structure, column) for column in columns)
-    trained = Trainable(parameters, Moments(jnp.where(healthy, count, before.moments.steps), first, second))
-    return Descent(trained, jnp.where((diverged_at < 0) & ~healthy, step, diverged_at))
+    means = (structure.flatten_up_to(tree) for tree in (before.first, before.second))
+    columns = zip(jax.tree.leaves(movers), leaves, *means, jax.tree.leaves(gradient), strict=True)
+    parameters, first, second = zip(*(moved(*values) for values in columns), strict=True)
+    return Trainable(
+        *(jax.tree.unflatten(structure, column) for column in (parameters, first, second)),
+        steps=jnp.where(healthy, count, before.steps),
+        diverged_at=jnp.where((before.diverged_at < 0) & ~healthy, env_step, before.diverged_at),
+    )

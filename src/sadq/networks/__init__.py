@@ -1,23 +1,51 @@
-"""Networks: layers, encoders, heads, and the value network made of them."""
+"""Networks: layers, encoders and heads, and the value network made of them; imports `core`."""
 
-from sadq.networks.bayesian import BayesianHead
-from sadq.networks.encoders import VectorEncoder
-from sadq.networks.heads import CategoricalHead, QuantileHead, ScalarHead
-from sadq.networks.layers import Linear, NoisyLinear, with_noise
-from sadq.networks.levels import FractionHead, ImplicitHead
-from sadq.networks.value import Ensemble, ValueNetwork
+from sadq.networks.bayesian import Bayesian, BayesianHead
+from sadq.networks.encoders import ENCODERS, Dense, DenseEncoder
+from sadq.networks.heads import (
+    HEADS,
+    Categorical,
+    CategoricalHead,
+    Head,
+    Look,
+    Mover,
+    Quantile,
+    QuantileHead,
+    Scalar,
+    ScalarHead,
+)
+from sadq.networks.layers import Linear, NoisyLinear
+from sadq.networks.levels import Fraction, FractionHead, Implicit, ImplicitHead
+from sadq.networks.network import Network, ensemble_keys, ensemble_means, make_ensemble, over_networks
+from sadq.networks.stream import ActionStream, HeadShape
 
 __all__ = [
+    "ENCODERS",
+    "HEADS",
+    "ActionStream",
+    "Bayesian",
     "BayesianHead",
+    "Categorical",
     "CategoricalHead",
-    "Ensemble",
+    "Dense",
+    "DenseEncoder",
+    "Fraction",
     "FractionHead",
+    "Head",
+    "HeadShape",
+    "Implicit",
     "ImplicitHead",
     "Linear",
+    "Look",
+    "Mover",
+    "Network",
     "NoisyLinear",
+    "Quantile",
     "QuantileHead",
+    "Scalar",
     "ScalarHead",
-    "ValueNetwork",
-    "VectorEncoder",
-    "with_noise",
+    "ensemble_keys",
+    "ensemble_means",
+    "make_ensemble",
+    "over_networks",
 ]

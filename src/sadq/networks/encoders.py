@@ -1,16 +1,55 @@
 """From an observation to features."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from sadq import keys
 from sadq.networks.layers import Linear
+from sadq.registry import Axis, layer_sizes
 from sadq.types import Array, Key
 
+ENCODERS = Axis("encoder", "how an observation becomes features")
 
-class VectorEncoder(eqx.Module):
+
+class EncoderChoice(Protocol):
+    """An entry of the axis."""
+
+    @property
+    def features(self) -> int:
+        """How many features the encoder gives."""
+        ...
+
+    def build(self, observation_shape: tuple[int, ...], key: Key) -> eqx.Module:
+        """A module that maps one observation to f32[features]."""
+        ...
+
+
+@ENCODERS.register("dense")
+@dataclass(frozen=True)
+class Dense:
+    """Fully connected layers over all the numbers of an observation."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    """Sizes of the layers; each head adds one of the last size."""
+
+    def __post_init__(self) -> None:
+        layer_sizes(self, "hidden")
+
+    @property
+    def features(self) -> int:
+        return self.hidden[-1]
+
+    def build(self, observation_shape: tuple[int, ...], key: Key) -> "DenseEncoder":
+        return DenseEncoder(math.prod(observation_shape), self.hidden, key)
+
+
+class DenseEncoder(eqx.Module):
     """Fully connected layers, each followed by a ReLU."""
 
     layers: list[Linear]
@@ -23,7 +62,7 @@ class VectorEncoder(eqx.Module):
         ]
 
     def __call__(self, observation: Array) -> Array:
-        features = observation
+        features = observation.reshape(-1).astype(jnp.float32)
         for layer in self.layers:
             features = jax.nn.relu(layer(features))
         return features

@@ -1,4 +1,7 @@
-"""The dense layers that every network here is made of: plain, and with learned noise (Fortunato et al., 2018)."""
+"""The dense layers that every network here is made of: plain, and with learned noise (Fortunato et al., 2018).
+
+Whatever varies *is* its mean until it is drawn: a noisy layer called as it is, is the mean layer.
+"""
 
 import itertools
 import math
@@ -20,9 +23,8 @@ class Linear(eqx.Module):
     weight: Array  # f32[inputs, outputs]
     bias: Array  # f32[outputs]
 
-    def __init__(self, inputs: int, outputs: int, key: Key, fan_in: int | None = None):
-        """`fan_in` overrides the number of inputs in the bound, where one layer is stored as several."""
-        bound = 1 / math.sqrt(fan_in or inputs)
+    def __init__(self, inputs: int, outputs: int, key: Key):
+        bound = 1 / math.sqrt(inputs)
         # One draw for both, so that a layer costs a single random call.
         drawn = jax.random.uniform(key, (inputs + 1, outputs), minval=-bound, maxval=bound)
         self.weight, self.bias = drawn[:-1], drawn[-1]
@@ -70,14 +72,14 @@ class NoisyLinear(eqx.Module):
         noise = jax.random.normal(key, (self.blocks * inputs + outputs,))
         shaped = jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
         at_input, at_output = shaped[:-outputs].reshape(self.blocks, inputs), shaped[-outputs:]
-        own_columns = jnp.eye(self.blocks)[:, :, None] * at_output.reshape(self.blocks, -1)
+        block_columns = jnp.eye(self.blocks)[:, :, None] * at_output.reshape(self.blocks, -1)
         # As a product although it is an outer one: into a product of elements XLA would put the random draw itself, and
         # so repeat it for every weight.
-        outer = jnp.matmul(at_input.T, own_columns.reshape(self.blocks, outputs), precision="highest")
+        outer = jnp.matmul(at_input.T, block_columns.reshape(self.blocks, outputs), precision="highest")
         return self.mean.replaced(self.weight + self.weight_spread * outer, self.bias + self.bias_spread * at_output)
 
 
-def with_noise(network: PyTree, key: Key) -> PyTree:
+def draw_layers(network: PyTree, key: Key) -> PyTree:
     """The network with one draw of every noisy layer; the network itself where there is none."""
     count = itertools.count()
 

@@ -1,5 +1,7 @@
 """From features to N numbers for every action: the part that all heads but the Bayesian one share."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,16 @@ import jax.numpy as jnp
 from sadq import keys
 from sadq.networks.layers import Linear, NoisyLinear
 from sadq.types import Array, Key
+
+
+class HeadShape(NamedTuple):
+    """What a head is built for."""
+
+    features: int  # of the encoder
+    actions: int
+    dueling: bool = False
+    noisy: bool = False
+    return_range: tuple[float, float] = (-100.0, 100.0)  # of discounted returns, for heads that must know it
 
 
 class ActionStream(eqx.Module):
@@ -21,17 +33,16 @@ class ActionStream(eqx.Module):
     value: Linear | NoisyLinear | None  # None: not dueling
     actions: int = eqx.field(static=True)
 
-    def __init__(
-        self, features: int, width: int, actions: int, atoms: int, dueling: bool, key: Key, noisy: bool = False
-    ):
-        self.actions = actions
-        dense = NoisyLinear if noisy else Linear
-        if noisy and dueling:
-            self.hidden = NoisyLinear(features, 2 * width, keys.purpose(key, "hidden"), blocks=2)
+    def __init__(self, shape: HeadShape, atoms: int, key: Key):
+        width = shape.features
+        self.actions = shape.actions
+        dense = NoisyLinear if shape.noisy else Linear
+        if shape.noisy and shape.dueling:
+            self.hidden = NoisyLinear(width, 2 * width, keys.purpose(key, "hidden"), blocks=2)
         else:
-            self.hidden = dense(features, 2 * width if dueling else width, keys.purpose(key, "hidden"))
-        self.advantage = dense(width, actions * atoms, keys.purpose(key, "advantage"))
-        self.value = dense(width, atoms, keys.purpose(key, "value")) if dueling else None
+            self.hidden = dense(width, 2 * width if shape.dueling else width, keys.purpose(key, "hidden"))
+        self.advantage = dense(width, shape.actions * atoms, keys.purpose(key, "advantage"))
+        self.value = dense(width, atoms, keys.purpose(key, "value")) if shape.dueling else None
 
     def __call__(self, features: Array, mask: Array | None = None) -> Array:
         """f32[A, N]; with a mask, the dueling mean is taken over the legal actions."""

@@ -1,6 +1,7 @@
-"""Replay on the device: storage apart from sampling."""
+"""Replay on the device: stores, which know what is held, apart from samplers, which choose; imports `core`."""
 
-from sadq.replay.samplers import Priorities, Prioritised, Sampled, kept, uniform
-from sadq.replay.store import Ring
+from sadq.replay.ring import Ring
+from sadq.replay.samplers import REPLAYS, Drawn, Prioritised, Sampler, Uniform, heard, uniform
+from sadq.replay.store import Store
 
-__all__ = ["Prioritised", "Priorities", "Ring", "Sampled", "kept", "uniform"]
+__all__ = ["REPLAYS", "Drawn", "Prioritised", "Ring", "Sampler", "Store", "Uniform", "heard", "uniform"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from sadq.errors import SadqError
 from sadq.report import plots, stats
+from sadq.report.comparison import MEASURES, Comparison, Line, Summary, comparisons_of, lines_of, notes_on, summarise
 from sadq.report.runs import Run, differences, load_all
-from sadq.report.scores import MEASURES, Comparison, Line, Summary, comparisons_of, lines_of, notes_on, summarise
 
 FORMAT = 1
 STYLE = """

@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from sadq.experiment.scores import FINAL_EVALUATIONS, final_return
+from sadq.report.comparison import Line
 from sadq.report.runs import Floats, Integers
-from sadq.report.scores import Line
 from sadq.report.stats import curve_interval, generator_for
 
 DPI = 150

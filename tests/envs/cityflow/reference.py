@@ -55,9 +55,9 @@ class Reference:
 
     def drivable(self, car: Car, ahead: int = 0) -> int:
         for place in range(car.place, car.place + ahead + 1):
-            if self.network.places.drivable[place] == NOWHERE:
+            if self.network.ways.drivable[place] == NOWHERE:
                 return NOWHERE
-        return int(self.network.places.drivable[car.place + ahead])
+        return int(self.network.ways.drivable[car.place + ahead])
 
     def length(self, drivable: int) -> float:
         return float(self.network.length[drivable])
@@ -191,7 +191,7 @@ class Reference:
             v = min(v, ahead / (kind.headway + self.dt / 2))
         bound, blocker = self.at_intersection(car, here)
         v = min(v, bound)
-        if self.network.places.dead_end[car.place]:
+        if self.network.ways.dead_end[car.place]:
             room = self.length(here) - car.distance
             v = min(v, self.no_collision(0.0, 1.0, car.speed, kind.max_deceleration, room, kind.min_gap))
         return max(v, car.speed - kind.max_deceleration * self.dt), blocker

@@ -123,7 +123,7 @@ def test_seeds_decide_the_draws(cityflow):
 
 def test_the_registry_makes_it_as_a_gymnasium_environment(cityflow):
     spec = registry.make("CityFlow", settings=SETTINGS | {"engine": "cityflow"})
-    assert spec.observation_size == 88 and spec.action_count == 16
+    assert spec.observation_shape == (88,) and spec.action_count == 16
 
 
 def test_an_engine_ends_with_its_environment(cityflow):

@@ -31,7 +31,7 @@ def test_a_history_fills_in_the_seconds_between_decisions(history):
 def test_travel_times_add_up_over_the_seconds(history):
     states, _ = episode()
     measured = environment().measures(jax.tree.map(lambda leaf: leaf[-1], states))["average_travel_time"]
-    created = np.searchsorted(environment().plan.created, np.arange(121), side="right")
+    created = np.searchsorted(environment().departures.created, np.arange(121), side="right")
     # A vehicle is under way in every second from its creation to the one in which it arrives.
     under_way = sum(created[second] - history.finished[second + 1] for second in range(120))
     assert float(measured) == pytest.approx(under_way / created[119], rel=1e-5)

@@ -31,25 +31,25 @@ def test_the_default_is_the_paper_s():
 def test_an_episode_draws_where_vehicles_start_and_nothing_else():
     one, other = (environment().initial(keys.at(KEY, index)).demand for index in (0, 1))
     again = environment().initial(keys.at(KEY, 0)).demand
-    network, plan = environment().network, environment().plan
+    network, departures = environment().network, environment().departures
     assert all(np.array_equal(left, right) for left, right in zip(one, again, strict=True))
     assert not np.array_equal(one.place, other.place) and not np.array_equal(one.priority, other.priority)
     for demand in (one, other):
         order = np.argsort(np.asarray(demand.trip))  # back to the order of creation
-        np.testing.assert_array_equal(np.asarray(demand.created)[order], plan.created)
+        np.testing.assert_array_equal(np.asarray(demand.created)[order], departures.created)
         place, priority = np.asarray(demand.place)[order], np.asarray(demand.priority)[order]
         lane = np.array(
             [
                 next(lane for lane, start in network.starts[flow].items() if start == here)
-                for flow, here in zip(plan.flow, place, strict=True)
+                for flow, here in zip(departures.flow, place, strict=True)
             ]
         )
-        grouped = demand_of(network, Trips(plan.flow, np.arange(len(lane)), plan.created, lane, priority))
+        grouped = demand_of(network, Trips(departures.flow, np.arange(len(lane)), departures.created, lane, priority))
         for drawn, expected in zip(demand, grouped, strict=True):
             np.testing.assert_array_equal(drawn, expected)
         # Lanes that a flow may start on are taken about equally often.
-        flow = int(np.argmax(np.bincount(plan.flow)))
-        taken = np.bincount(lane[plan.flow == flow], minlength=network.lane_count)[sorted(network.starts[flow])]
+        flow = int(np.argmax(np.bincount(departures.flow)))
+        taken = np.bincount(lane[departures.flow == flow], minlength=network.lane_count)[sorted(network.starts[flow])]
         assert taken.min() > 0
 
 
@@ -60,7 +60,7 @@ def test_lanes_are_counted_as_vehicles_stand():
         vehicles = jax.tree.map(lambda leaf, step=step: leaf[step], states.traffic.vehicles)
         counted, waiting = np.zeros(network.lane_count, int), np.zeros(network.lane_count, int)
         for place, speed in zip(vehicles.place, vehicles.speed, strict=True):
-            drivable = network.places.drivable[place] if place < len(network.places.drivable) else -1
+            drivable = network.ways.drivable[place] if place < len(network.ways.drivable) else -1
             if 0 <= drivable < network.lane_count:
                 counted[drivable] += 1
                 waiting[drivable] += speed < 0.1
@@ -107,9 +107,9 @@ def test_measures_account_for_every_vehicle():
     states, _ = episode()
     last = jax.tree.map(lambda leaf: leaf[-1], states)
     measures = {name: float(value) for name, value in environment().measures(last).items()}
-    created = int(np.sum(environment().plan.created < 120))
+    created = int(np.sum(environment().departures.created < 120))
     arrived, inside, outside = (measures[name] for name in ("throughput", "vehicles_inside", "vehicles_outside"))
-    assert arrived + inside + outside == created == len(environment().plan.created) and arrived > 20
+    assert arrived + inside + outside == created == len(environment().departures.created) and arrived > 20
     queues = [float(environment().control.queue(waiting)) for waiting in states.waiting[1:]]
     assert measures["final_queue"] == queues[-1] and measures["queue_length"] == pytest.approx(np.mean(queues))
     assert measures["fault"] == 0

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import nets
 import numpy as np
 import pytest
 
-import nets
 from sadq.envs.cityflow import demand, files, network, signals
 from sadq.errors import SadqError
 

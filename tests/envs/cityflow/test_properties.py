@@ -5,22 +5,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import nets
 import numpy as np
 import pytest
 from reference import Reference
 
-import nets
 from sadq.envs.cityflow import demand, files, network
 from sadq.envs.cityflow.demand import Demand, Trips
 from sadq.envs.cityflow.engine import NO_SLOT, TOO_MANY_MOVERS, Simulator, State
 from sadq.envs.cityflow.network import Network
-from sadq.envs.cityflow.simulate import Run, simulated
+from sadq.envs.cityflow.simulate import Simulation, simulated
 
 STEPS = 200
 SEEDS = 4
 
 
-def assert_equals_reference(run: Run, phases: np.ndarray) -> None:
+def assert_equals_reference(run: Simulation, phases: np.ndarray) -> None:
     """Every vehicle at every step, to the last bit."""
     reference = Reference(run.network, run.trips)
     recording = run.recording
@@ -39,7 +39,7 @@ def assert_equals_reference(run: Run, phases: np.ndarray) -> None:
 def test_arrays_and_plain_rules_agree_whatever_the_interval(tmp_path: Path, seed: int, interval: float) -> None:
     config = nets.write_random(tmp_path, seed, 2, 2, interval)
     built = network.build(files.read_scenario(config))
-    assert built.places.dead_end.any()
+    assert built.ways.dead_end.any()
     phases = nets.random_phases(config, seed, STEPS)
     assert_equals_reference(simulated(built, demand.drawn_trips(built, STEPS), phases), phases)
 
@@ -113,7 +113,7 @@ def test_every_line_is_in_order(batch: Batch) -> None:
 
 def lengths(batch: Batch, place: np.ndarray) -> np.ndarray:
     kinds = np.array([kind.length for kind in batch.network.types])
-    return kinds[np.append(batch.network.places.vehicle_type, 0)[np.minimum(place, len(batch.network.places.drivable))]]
+    return kinds[np.append(batch.network.ways.vehicle_type, 0)[np.minimum(place, len(batch.network.ways.drivable))]]
 
 
 def test_nobody_runs_into_the_vehicle_ahead(batch: Batch) -> None:
@@ -134,7 +134,7 @@ def test_nobody_runs_into_the_vehicle_ahead(batch: Batch) -> None:
 
 def test_nobody_who_could_stop_runs_a_red(batch: Batch) -> None:
     net, vehicles = batch.network, batch.states.vehicles
-    places = net.places.drivable
+    places = net.ways.drivable
     brakes = np.array([kind.max_deceleration for kind in net.types])
     waited = 0
     for row in range(SEEDS):
@@ -146,7 +146,7 @@ def test_nobody_who_could_stop_runs_a_red(batch: Batch) -> None:
             red = on_lane & ~net.green[batch.phases[row, step + 1][net.link_signal[link]], link]
             to_line = net.length[drivable] - vehicles.distance[row, step]
             speed = vehicles.speed[row, step].astype(float)
-            could_stop = speed**2 / 2 / brakes[net.places.vehicle_type[place]] < to_line - 1e-3
+            could_stop = speed**2 / 2 / brakes[net.ways.vehicle_type[place]] < to_line - 1e-3
             must_stay = red & could_stop
             same_trip = vehicles.trip[row, step + 1] == vehicles.trip[row, step]
             assert ((vehicles.place[row, step + 1] == place) & same_trip)[must_stay].all()
@@ -155,16 +155,16 @@ def test_nobody_who_could_stop_runs_a_red(batch: Batch) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(batch: Batch) -> Run:
+def alone(batch: Batch) -> Simulation:
     """The last of the batch by itself, in double precision."""
     return simulated(batch.network, batch.trips[-1], batch.phases[-1])
 
 
-def test_arrays_and_plain_rules_agree(batch: Batch, alone: Run) -> None:
+def test_arrays_and_plain_rules_agree(batch: Batch, alone: Simulation) -> None:
     assert_equals_reference(alone, batch.phases[-1])
 
 
-def test_a_batch_equals_its_members(batch: Batch, alone: Run) -> None:
+def test_a_batch_equals_its_members(batch: Batch, alone: Simulation) -> None:
     """In double precision to the last bit, also where batches are nested."""
     with jax.enable_x64(True):
         simulator = Simulator(batch.network, 300, dtype=jnp.float64)
@@ -188,7 +188,7 @@ def test_a_batch_equals_its_members(batch: Batch, alone: Run) -> None:
     assert nested == sorted(zip(*(column[here] for column in columns), strict=True))
 
 
-def test_single_precision_stays_close(batch: Batch, alone: Run) -> None:
+def test_single_precision_stays_close(batch: Batch, alone: Simulation) -> None:
     """Rounding changes when single vehicles go, not the traffic."""
     finished = (alone.finished >= 0).sum()
     assert abs(int(batch.states.finished[-1, -1]) - finished) <= max(2, 0.05 * finished)
@@ -202,7 +202,7 @@ def test_sizes_that_are_too_small_are_reported(batch: Batch) -> None:
     assert int(fault) == NO_SLOT | TOO_MANY_MOVERS
 
 
-def test_a_run_grows_until_it_fits(batch: Batch, alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_grows_until_it_fits(batch: Batch, alone: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sadq.envs.cityflow.simulate._FIRST_CAPACITY", 127)
     grown = simulated(batch.network, batch.trips[-1], batch.phases[-1])
     np.testing.assert_array_equal(grown.finished, alone.finished)

@@ -83,7 +83,7 @@ def test_a_route_takes_the_shortest_way_and_ends_where_lanes_do() -> None:
 def test_only_links_in_use_are_kept() -> None:
     built = network.build(files.read_scenario(ONE_CAR.parent / "cross_conflict" / "config.json"))
     assert len(built.link_names) == 12  # of 24
-    assert set(built.places.drivable.tolist()) >= set(range(built.lane_count, len(built.length)))
+    assert set(built.ways.drivable.tolist()) >= set(range(built.lane_count, len(built.length)))
     twin = built.crossings.twin
     valid = np.isfinite(built.crossings.distance)
     flat_twin, flat_rank = twin.reshape(-1), built.crossings.rank.reshape(-1)

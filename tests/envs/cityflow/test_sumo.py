@@ -23,12 +23,12 @@ def test_trips_are_the_environment_s(tmp_path):
     due = sumo.write_trips(environment(), tmp_path / "trips.xml")
     root = ElementTree.parse(tmp_path / "trips.xml").getroot()
     vehicles = root.findall("vehicle")
-    assert len(vehicles) == len(due) == len(environment().plan.flow) > 100
+    assert len(vehicles) == len(due) == len(environment().departures.flow) > 100
     routes = {route.get("id"): tuple(route.get("edges").split()) for route in root.findall("route")}
     assert routes["route_5"] == environment().network.routes[5]
     lengths = {kind.get("id"): float(kind.get("length")) for kind in root.findall("vType")}
     assert sorted(lengths.values()) == [5.0, 10.0]
-    for vehicle, flow in zip(vehicles, environment().plan.flow, strict=True):
+    for vehicle, flow in zip(vehicles, environment().departures.flow, strict=True):
         assert vehicle.get("route") == f"route_{flow}"
         assert lengths[vehicle.get("type")] == environment().network.scenario.flows[flow].vehicle.length
 
@@ -70,5 +70,5 @@ def test_policies_drive_in_sumo(tmp_path):
     assert looking["throughput"] > fixed["throughput"] > 0
     for result in (fixed, looking):
         total = result["throughput"] + result["vehicles_inside"] + result["vehicles_outside"]
-        assert total == len(environment().plan.flow)
+        assert total == len(environment().departures.flow)
     assert sumo.simulate(environment(), "random", net, 1) == sumo.simulate(environment(), "random", net, 1)

@@ -146,7 +146,7 @@ class CityFlowEngine(gymnasium.Env):
     def _measures(self) -> dict[str, float]:
         """As `CityFlow.measures` has them."""
         engine, decisions = self._started(), self._decisions or 0
-        created = np.searchsorted(self.environment.plan.created, decisions * self.environment.steps[1])
+        created = np.searchsorted(self.environment.departures.created, decisions * self.environment.steps[1])
         inside, present = engine.get_vehicle_count(), len(engine.get_vehicles(include_waiting=True))
         return {
             "average_travel_time": float(engine.get_average_travel_time()),

@@ -28,7 +28,7 @@ PIECES = 8
 """Straight pieces that a lane is drawn in."""
 
 
-class History(NamedTuple):
+class TrafficHistory(NamedTuple):
     """What a drawing shows, at T moments. V vehicle slots, S signals."""
 
     time: np.ndarray  # f[T], seconds
@@ -62,7 +62,7 @@ def draw(environment: CityFlow, states: CityFlowState | Sequence[CityFlowState],
 
 def history_of(
     environment: CityFlow, states: CityFlowState | Sequence[CityFlowState], every: int = FRAME_SECONDS
-) -> History:
+) -> TrafficHistory:
     """The first state, then every `every` seconds of what led from each state to the next: it is simulated again."""
     if not isinstance(states, CityFlowState) and len(states) == 0:
         raise SadqError("there is no state to draw, expected those of an episode: record at least one.")
@@ -76,7 +76,7 @@ def history_of(
     for one, rest in zip(opening, later, strict=True):
         steps = np.asarray(rest).reshape(-1, *one.shape)
         columns.append(np.concatenate([np.asarray(one)[None], steps[stride - 1 :: stride]]))
-    return History(columns[0] * interval, *columns[1:])
+    return TrafficHistory(columns[0] * interval, *columns[1:])
 
 
 @functools.lru_cache(maxsize=4)
@@ -111,7 +111,7 @@ def _replay(environment: CityFlow) -> Callable[[CityFlowState], tuple[Moments, M
     return replay
 
 
-def positions(network: Network, history: History, moment: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def positions(network: Network, history: TrafficHistory, moment: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x and y [n, 2], speed [n], on a lane bool[n]) of the vehicles inside the net at a moment."""
     drivable = history.drivable[moment]
     inside = drivable < len(network.length)
@@ -144,7 +144,7 @@ def _resampled(points: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(wanted, along, points[:, axis]) for axis in (0, 1)], axis=1)
 
 
-def _figure(network: Network, history: History):
+def _figure(network: Network, history: TrafficHistory):
     """A figure, and the function that makes it show a moment."""
     lines = _lines(network)
     span = np.ptp(lines.reshape(-1, 2), axis=0)

@@ -108,8 +108,8 @@ class Simulator:
         vehicles, lists, queue, full = admit(
             self.tables, self.sizes, demand, state.time, state.vehicles, state.lists, state.queue
         )
-        own = jnp.arange(self.sizes.links, dtype=jnp.int32)
-        green = take(self.tables.green, take(phases, self.tables.link_signal) * self.sizes.links + own)
+        link = jnp.arange(self.sizes.links, dtype=jnp.int32)
+        green = take(self.tables.green, take(phases, self.tables.link_signal) * self.sizes.links + link)
         interval = self._interval(state)
         speed, blocker, overfull = self._speeds(vehicles, lists, entrance, green, interval)
         vehicles = vehicles._replace(blocker=blocker)

@@ -15,11 +15,11 @@ from sadq.envs.base import Environment
 from sadq.envs.cityflow.control import ActionMode, Control, Reward, control_of
 from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.engine import Simulator, State
-from sadq.envs.cityflow.episodes import Plan, draw_demand, plan_of
+from sadq.envs.cityflow.episodes import Departures, departures_of, draw_demand
 from sadq.envs.cityflow.grid import Grid
 from sadq.envs.cityflow.network import Network, build
 from sadq.envs.cityflow.sources import Source, config_file, record
-from sadq.envs.policies import Policy
+from sadq.envs.fixed_policies import Policy
 from sadq.errors import SadqError
 from sadq.types import Array, Key, PyTree
 
@@ -114,13 +114,13 @@ class CityFlow(Environment):
         return record(self.scenario) | {
             "engine": "native",
             "lane_change": False,
-            "vehicles": len(self.plan.flow),
+            "vehicles": len(self.departures.flow),
             "capacity": self.slots,
         }
 
     def policies(self) -> dict[str, Policy]:
         """Simple policies to compare with, by name."""
-        from sadq.envs.cityflow.policies import POLICIES
+        from sadq.envs.cityflow.signal_rules import POLICIES
 
         return {name: make_policy(self) for name, make_policy in POLICIES.items()}
 
@@ -130,7 +130,7 @@ class CityFlow(Environment):
         return draw(self, states, path)
 
     def initial(self, key: Key) -> CityFlowState:
-        return self.begin(draw_demand(self.plan, key))
+        return self.begin(draw_demand(self.departures, key))
 
     def begin(self, demand: Demand) -> CityFlowState:
         """The empty net before an episode with the given vehicles; every signal shows its first green."""
@@ -198,9 +198,9 @@ class CityFlow(Environment):
         return {name: value.astype(jnp.float32) for name, value in measured.items()}
 
     @property
-    def plan(self) -> Plan:
+    def departures(self) -> Departures:
         """Which vehicles an episode has."""
-        return _plan(self.scenario, self.max_steps * self.steps[1])
+        return _departures(self.scenario, self.max_steps * self.steps[1])
 
 
 def make(
@@ -223,9 +223,9 @@ def make(
         )
     if engine not in ("native", "cityflow"):
         _refuse("engine", engine, "native or cityflow")
-    own = {name: value for name, value in settings.items() if name in known}
+    of_environment = {name: value for name, value in settings.items() if name in known}
     grid = {name: value for name, value in settings.items() if name in of_grid}
-    environment = CityFlow(Grid(**grid) if config is None else config_file(config), **own)
+    environment = CityFlow(Grid(**grid) if config is None else config_file(config), **of_environment)
     if engine == "native":
         return environment
     from sadq.envs.cityflow.adapter import CityFlowEngine
@@ -263,8 +263,8 @@ def _simulator(scenario: Source, capacity: int) -> Simulator:
 
 
 @functools.lru_cache(maxsize=16)
-def _plan(scenario: Source, steps: int) -> Plan:
-    return plan_of(_network(scenario), steps)
+def _departures(scenario: Source, steps: int) -> Departures:
+    return departures_of(_network(scenario), steps)
 
 
 def _check(environment: CityFlow) -> None:
@@ -282,7 +282,7 @@ def _check(environment: CityFlow) -> None:
         steps = getattr(environment, field) / interval
         if abs(steps - round(steps)) > 1e-9:
             _refuse(field, getattr(environment, field), f"a multiple of the scenario's interval, {interval:g} s")
-    if not len(environment.plan.flow):
+    if not len(environment.departures.flow):
         raise SadqError("CityFlow's scenario creates no vehicle within an episode: choose one with traffic.")
     _ = environment.control  # refuses more joint actions than a network can have a value for
 

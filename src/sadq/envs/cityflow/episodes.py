@@ -12,7 +12,7 @@ from sadq.envs.cityflow.network import Network
 from sadq.types import Key
 
 
-class Plan(NamedTuple):
+class Departures(NamedTuple):
     """What is the same in every episode. N vehicles in the order of creation, F flows, C lanes to start on at most."""
 
     flow: np.ndarray  # i32[N]
@@ -23,8 +23,8 @@ class Plan(NamedTuple):
     place: np.ndarray  # i32[F, C], where the way from each begins
 
 
-def plan_of(network: Network, steps: int) -> Plan:
-    """The plan of episodes that last so many steps of the engine."""
+def departures_of(network: Network, steps: int) -> Departures:
+    """The departures of episodes that last so many steps of the engine."""
     trips, lanes = drawn_trips(network, steps), entry_lanes(network)
     most = max(map(len, network.starts), default=1)
     queue, place = (np.zeros((len(network.starts), most), np.int32) for _ in range(2))
@@ -32,19 +32,19 @@ def plan_of(network: Network, steps: int) -> Plan:
         queue[flow, : len(start)] = np.searchsorted(lanes, sorted(start))
         place[flow, : len(start)] = [start[lane] for lane in sorted(start)]
     options = np.array([len(start) for start in network.starts], np.int32)
-    return Plan(trips.flow.astype(np.int32), trips.created.astype(np.int32), len(lanes), options, queue, place)
+    return Departures(trips.flow.astype(np.int32), trips.created.astype(np.int32), len(lanes), options, queue, place)
 
 
-def draw_demand(plan: Plan, key: Key) -> Demand:
+def draw_demand(departures: Departures, key: Key) -> Demand:
     """An episode's vehicles: first lanes and priorities are uniform, as the engine draws them."""
-    pick = jax.random.randint(keys.purpose(key, "lane"), plan.flow.shape, 0, plan.options[plan.flow])
-    bits = jax.random.bits(keys.purpose(key, "priority"), plan.flow.shape, jnp.uint32)
-    queue = jnp.asarray(plan.queue)[plan.flow, pick]
+    pick = jax.random.randint(keys.purpose(key, "lane"), departures.flow.shape, 0, departures.options[departures.flow])
+    bits = jax.random.bits(keys.purpose(key, "priority"), departures.flow.shape, jnp.uint32)
+    queue = jnp.asarray(departures.queue)[departures.flow, pick]
     order = jnp.argsort(queue, stable=True)
-    ends = jnp.searchsorted(queue[order], jnp.arange(plan.queues), side="right").astype(jnp.int32)
+    ends = jnp.searchsorted(queue[order], jnp.arange(departures.queues), side="right").astype(jnp.int32)
     return Demand(
-        place=jnp.asarray(plan.place)[plan.flow, pick][order],
-        created=jnp.asarray(plan.created)[order],
+        place=jnp.asarray(departures.place)[departures.flow, pick][order],
+        created=jnp.asarray(departures.created)[order],
         priority=jax.lax.bitcast_convert_type(bits, jnp.int32)[order],
         trip=order.astype(jnp.int32),
         queue_start=jnp.concatenate([jnp.zeros(1, jnp.int32), ends[:-1]]),

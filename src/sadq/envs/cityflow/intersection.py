@@ -81,14 +81,14 @@ def _announced(
     the link from the front on, and the first on its start lane if it has green.
     """
     nobody, dtype = vehicles.nobody, vehicles.distance.dtype
-    own = jnp.arange(sizes.links)
+    link = jnp.arange(sizes.links)
     crossing = tables.crossing_distance
 
     def lengths(traits: Array) -> Array:
         return of_kind(tables.kinds.length, kind_of(traits, sizes), dtype)
 
     first = take(lists.head, tables.link_start)
-    approaching = green & (link_of(take(vehicles.traits, first), sizes) == own)
+    approaching = green & (link_of(take(vehicles.traits, first), sizes) == link)
     to_link = take(tables.drivable_length, tables.link_start) - take(vehicles.distance, first)
     first, to_link, approaching = stored(first, to_link, approaching)
     slot = jnp.broadcast_to(jnp.where(approaching, first, nobody), crossing.shape)
@@ -109,7 +109,7 @@ def _announced(
 
     last = take(lists.tail, tables.link_end)
     front, length = take(vehicles.distance, last), lengths(take(vehicles.traits, last))
-    came_from_here = take(tables.places.drivable, take(vehicles.previous, last)) == sizes.lanes + own
+    came_from_here = take(tables.places.drivable, take(vehicles.previous, last)) == sizes.lanes + link
     front, length, last, came_from_here = stored(front, length, last, came_from_here)
     beyond = tables.link_length - crossing
     knows = (last != nobody) & came_from_here & (beyond + (front - length) < 0)
@@ -122,15 +122,20 @@ def yield_to(
 ) -> tuple[Array, Array]:
     """(distance to the first crossing where a vehicle has to yield, infinite if none; whom it yields to) of slots."""
     nobody, dtype = vehicles.nobody, vehicles.distance.dtype
-    own = Vehicles(*(take(column, slots) for column in vehicles))
-    speed, travelled, traits, length, own_time, own_priority = stored(
-        own.speed, own.distance, own.traits, own.drivable_length, own.link_time, own.priority
+    yielding = Vehicles(*(take(column, slots) for column in vehicles))
+    speed, travelled, traits, length, time, priority = stored(
+        yielding.speed,
+        yielding.distance,
+        yielding.traits,
+        yielding.drivable_length,
+        yielding.link_time,
+        yielding.priority,
     )
     kind = kind_of(traits, sizes)
     link = jnp.minimum(link_of(traits, sizes), sizes.links - 1)
     cells = jnp.arange(len(tables.crossing_distance), dtype=jnp.int32)[:, None] * sizes.links + link
     threat = Threats(*stored(*(take(values.reshape(-1), cells) for values in found)))
-    crossing, turns, time, priority = stored(
+    crossing, turns, threat_time, threat_priority = stored(
         take(tables.crossing_distance.reshape(-1), cells),
         take(tables.link_turns, link),
         take(vehicles.link_time, threat.slot),
@@ -144,8 +149,8 @@ def yield_to(
     rising = run_up(speed, target, acceleration, interval)
     steps = reach_steps(to_crossing, speed, target, acceleration, interval, *rising)
 
-    nearer = jnp.where(to_crossing == threat.distance, own_priority > priority, to_crossing < threat.distance)
-    wins_tie = jnp.where(own_time == time, nearer, own_time < time)
+    nearer = jnp.where(to_crossing == threat.distance, priority > threat_priority, to_crossing < threat.distance)
+    wins_tie = jnp.where(time == threat_time, nearer, time < threat_time)
     goes_first = (steps < threat.steps) | ((steps == threat.steps) & wins_tie)
 
     braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))

@@ -22,7 +22,7 @@ class Crossings(NamedTuple):
     rank: np.ndarray  # i[links, K] 1: this link goes before the other, -1: after, 0: equals
 
 
-class Places(NamedTuple):
+class Ways(NamedTuple):
     """Every way through the net laid end to end, each closed by an entry `NOWHERE`: a vehicle is at a place."""
 
     drivable: np.ndarray
@@ -48,7 +48,7 @@ class Network:
     siblings: np.ndarray  # i[lanes, S] drivables of the links that start on a lane, padded with NOWHERE
     crossings: Crossings
     types: tuple[VehicleType, ...]
-    places: Places
+    ways: Ways
     routes: tuple[tuple[str, ...], ...]  # per flow
     starts: tuple[dict[int, int], ...]  # per flow: first lane -> place
 
@@ -68,12 +68,12 @@ def build(scenario: Scenario) -> Network:
     lanes = _lanes(net)
     graph, links = _graphs(net, lanes, full)
     types = tuple(dict.fromkeys(flow.vehicle for flow in scenario.flows))
-    places, routes, starts = _ways(scenario, graph, links, types, len(lanes))
-    used = np.unique([d - len(lanes) for d in places.drivable if d >= len(lanes)]).astype(int)
+    ways, routes, starts = _ways(scenario, graph, links, types, len(lanes))
+    used = np.unique([d - len(lanes) for d in ways.drivable if d >= len(lanes)]).astype(int)
     renumber = np.full(len(lanes) + len(full) + 1, NOWHERE)  # its last entry keeps NOWHERE as it is
     renumber[: len(lanes)] = np.arange(len(lanes))
     renumber[len(lanes) + used] = len(lanes) + np.arange(len(used))
-    places = places._replace(drivable=renumber[places.drivable])
+    ways = ways._replace(drivable=renumber[ways.drivable])
     taken = [full[index] for index in used]
     signals = [intersection for intersection in net.intersections if not intersection.virtual]
     return Network(
@@ -91,7 +91,7 @@ def build(scenario: Scenario) -> Network:
         siblings=_siblings(len(lanes), taken),
         crossings=_crossings(full, used),
         types=types,
-        places=places,
+        ways=ways,
         routes=routes,
         starts=starts,
     )
@@ -177,7 +177,7 @@ def _ways(
     links: routing.LinkGraph,
     types: tuple[VehicleType, ...],
     lane_count: int,
-) -> tuple[Places, tuple[tuple[str, ...], ...], tuple[dict[int, int], ...]]:
+) -> tuple[Ways, tuple[tuple[str, ...], ...], tuple[dict[int, int], ...]]:
     number = {name: index for index, name in enumerate(graph.names)}
     rows: list[tuple[int, int, bool]] = []
     known: dict[tuple[tuple[int, ...], int, int], int] = {}
@@ -201,8 +201,8 @@ def _ways(
         routes.append(tuple(graph.names[road] for road in route))
         starts.append(start)
     drivable, types_there, dead_end = map(np.array, zip(*rows, strict=True))
-    places = Places(drivable, types_there, dead_end)
-    return places, tuple(routes), tuple(starts)
+    ways = Ways(drivable, types_there, dead_end)
+    return ways, tuple(routes), tuple(starts)
 
 
 def _green(signals: list[Intersection], links: list[_Link]) -> np.ndarray:

@@ -35,7 +35,7 @@ class Recording(NamedTuple):
     speed: np.ndarray
 
 
-class Run(NamedTuple):
+class Simulation(NamedTuple):
     """A simulated scenario."""
 
     network: Network
@@ -69,16 +69,16 @@ def simulate(
         raise SadqError(f"seconds is {seconds:g}; expected at least one step of {network.scenario.interval:g} s.")
     schedule = cycled_phases(network, steps) if phases is None else read_phases(phases, network, steps)
     chosen = drawn_trips(network, steps, seed) if trips is None else read_trips(trips, network, steps)
-    run = simulated(network, chosen, schedule, progress)
-    summary = summary_of(run)
+    simulation = simulated(network, chosen, schedule, progress)
+    summary = summary_of(simulation)
     if out is not None:
-        write(run, summary, Path(out))
+        write(simulation, summary, Path(out))
     return summary
 
 
 def simulated(
     network: Network, trips: Trips, schedule: np.ndarray, progress: Callable[[int, int], None] | None = None
-) -> Run:
+) -> Simulation:
     """Run a schedule of phases, i[steps, signals]; sizes that turn out too small are doubled, and the run restarts."""
     capacity, movers = min(_FIRST_CAPACITY, len(trips.flow)), None
     with jax.enable_x64(True):
@@ -102,7 +102,7 @@ def simulated(
     seen, last_from_end = np.unique(recording.trip[::-1], return_index=True)
     after = recording.step[::-1][last_from_end] + 1
     finished[seen] = np.where(after < len(schedule), after, -1)
-    return Run(network, trips, len(schedule), recording, entered, finished)
+    return Simulation(network, trips, len(schedule), recording, entered, finished)
 
 
 def _recorded(
@@ -135,28 +135,28 @@ def _recorded(
     return Recording(*map(np.concatenate, zip(*parts, strict=True))), 0
 
 
-def summary_of(run: Run) -> dict[str, Any]:
-    """The totals of a run, under the names of the recordings' `summary.json`."""
-    interval, created = run.network.scenario.interval, run.trips.created
-    done = run.finished >= 0
-    travelled = np.where(done, run.finished, run.steps) - created
-    recording = run.recording
-    on_lane = recording.drivable < run.network.lane_count
+def summary_of(simulation: Simulation) -> dict[str, Any]:
+    """The totals of a simulation, under the names of the recordings' `summary.json`."""
+    interval, created = simulation.network.scenario.interval, simulation.trips.created
+    done = simulation.finished >= 0
+    travelled = np.where(done, simulation.finished, simulation.steps) - created
+    recording = simulation.recording
+    on_lane = recording.drivable < simulation.network.lane_count
     return {
-        "seconds": _plain(run.steps * interval),
+        "seconds": _plain(simulation.steps * interval),
         "average_travel_time": float(travelled.mean() * interval) if len(created) else 0.0,
         "average_travel_time_finished_only": float(travelled[done].mean() * interval) if done.any() else 0.0,
-        "vehicle_count_end": int(np.sum((run.entered >= 0) & ~done)),
-        "waiting_to_enter_end": int(np.sum(run.entered < 0)),
+        "vehicle_count_end": int(np.sum((simulation.entered >= 0) & ~done)),
+        "waiting_to_enter_end": int(np.sum(simulation.entered < 0)),
         "total_spawned": len(created),
-        "total_entered": int(np.sum(run.entered >= 0)),
+        "total_entered": int(np.sum(simulation.entered >= 0)),
         "total_finished": int(np.sum(done)),
         "max_vehicle_count": int(np.bincount(recording.step, minlength=1).max()),
         "waiting_vehicle_seconds": _plain(np.sum(on_lane & (recording.speed < WAITING_SPEED)) * interval),
     }
 
 
-def write(run: Run, summary: dict[str, Any], folder: Path) -> None:
+def write(simulation: Simulation, summary: dict[str, Any], folder: Path) -> None:
     """Write `lanes.csv.gz`, `vehicles.csv.gz`, `trips.csv.gz`, `routes.json` and `summary.json`."""
     _make(folder)
     lane_columns, vehicle_columns = (
@@ -164,10 +164,10 @@ def write(run: Run, summary: dict[str, Any], folder: Path) -> None:
         ("time", "vehicle", "drivable", "distance", "speed"),
     )
     trip_columns = ("vehicle", "flow", "created", "first_lane", "priority", "entered", "finished")
-    _write_table(folder / "lanes.csv.gz", lane_columns, _lane_rows(run))
-    _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(run))
-    _write_table(folder / "trips.csv.gz", trip_columns, _trip_rows(run))
-    routes = {f"flow_{index}": route for index, route in enumerate(run.network.routes)}
+    _write_table(folder / "lanes.csv.gz", lane_columns, _lane_rows(simulation))
+    _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(simulation))
+    _write_table(folder / "trips.csv.gz", trip_columns, _trip_rows(simulation))
+    routes = {f"flow_{index}": route for index, route in enumerate(simulation.network.routes)}
     (folder / "routes.json").write_text(json.dumps(routes, indent=0))
     (folder / "summary.json").write_text(json.dumps(summary, indent=1))
 
@@ -179,43 +179,45 @@ def _make(folder: Path) -> None:
         raise SadqError(f"{folder}: cannot be made a folder ({error.strerror}); choose another place.") from None
 
 
-def lane_counts(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def lane_counts(simulation: Simulation) -> tuple[np.ndarray, np.ndarray]:
     """(vehicles, waiting vehicles) on each lane after each step: i[steps, lanes]."""
-    recording, lanes = run.recording, run.network.lane_count
+    recording, lanes = simulation.recording, simulation.network.lane_count
     on_lane = recording.drivable < lanes
     cells = recording.step * lanes + recording.drivable
 
     def counted(mask: np.ndarray) -> np.ndarray:
-        return np.bincount(cells[mask], minlength=run.steps * lanes).reshape(run.steps, lanes)
+        return np.bincount(cells[mask], minlength=simulation.steps * lanes).reshape(simulation.steps, lanes)
 
     return counted(on_lane), counted(on_lane & (recording.speed < WAITING_SPEED))
 
 
-def _lane_rows(run: Run) -> Iterable[tuple]:
-    vehicles, waiting = lane_counts(run)
-    names = run.network.lane_names
+def _lane_rows(simulation: Simulation) -> Iterable[tuple]:
+    vehicles, waiting = lane_counts(simulation)
+    names = simulation.network.lane_names
     order = sorted(range(len(names)), key=lambda lane: names[lane])
-    for step in range(run.steps):
+    for step in range(simulation.steps):
         for lane in order:
             if vehicles[step, lane]:
-                yield _time(run, step + 1), names[lane], vehicles[step, lane], waiting[step, lane]
+                yield _time(simulation, step + 1), names[lane], vehicles[step, lane], waiting[step, lane]
 
 
-def _vehicle_rows(run: Run) -> Iterable[tuple]:
-    names, drivables, recording = run.trips.names(), run.network.drivable_names, run.recording
-    order = np.lexsort((run.trips.number[recording.trip], run.trips.flow[recording.trip], recording.step))
+def _vehicle_rows(simulation: Simulation) -> Iterable[tuple]:
+    names, drivables, recording = simulation.trips.names(), simulation.network.drivable_names, simulation.recording
+    order = np.lexsort((simulation.trips.number[recording.trip], simulation.trips.flow[recording.trip], recording.step))
     for row in order:
         where = names[recording.trip[row]], drivables[recording.drivable[row]]
         numbers = f"{recording.distance[row]:.10g}", f"{recording.speed[row]:.10g}"
-        yield _time(run, recording.step[row] + 1), *where, *numbers
+        yield _time(simulation, recording.step[row] + 1), *where, *numbers
 
 
-def _trip_rows(run: Run) -> Iterable[tuple]:
-    names, trips = run.trips.names(), run.trips
+def _trip_rows(simulation: Simulation) -> Iterable[tuple]:
+    names, trips = simulation.trips.names(), simulation.trips
     for row in np.lexsort((trips.number, trips.flow)):
-        times = (_time(run, step) if step >= 0 else "" for step in (run.entered[row], run.finished[row]))
-        lane = run.network.lane_names[trips.lane[row]]
-        yield names[row], trips.flow[row], _time(run, trips.created[row]), lane, trips.priority[row], *times
+        times = (
+            _time(simulation, step) if step >= 0 else "" for step in (simulation.entered[row], simulation.finished[row])
+        )
+        lane = simulation.network.lane_names[trips.lane[row]]
+        yield names[row], trips.flow[row], _time(simulation, trips.created[row]), lane, trips.priority[row], *times
 
 
 def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) -> None:
@@ -226,8 +228,8 @@ def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) ->
         writer.writerows(rows)
 
 
-def _time(run: Run, step: int) -> float | int:
-    return _plain(step * run.network.scenario.interval)
+def _time(simulation: Simulation, step: int) -> float | int:
+    return _plain(step * simulation.network.scenario.interval)
 
 
 def _plain(value: float) -> float | int:

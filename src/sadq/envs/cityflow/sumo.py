@@ -23,8 +23,8 @@ import numpy as np
 from sadq.envs.cityflow.environment import CityFlow, make
 from sadq.envs.cityflow.files import LINK_KINDS, Intersection, RoadLink
 from sadq.envs.cityflow.network import Network
-from sadq.envs.cityflow.policies import RULES
-from sadq.envs.policies import play
+from sadq.envs.cityflow.signal_rules import RULES
+from sadq.envs.fixed_policies import play
 from sadq.errors import SadqError
 
 POLICIES = ("random", *RULES)
@@ -95,8 +95,8 @@ def simulate(environment: CityFlow, policy: str, net: Path, seed: int = 0) -> di
             for step in range(steps):
                 if step in (0, clearing):
                     shown = first if step < clearing else then
-                    for signal, own, old, now in zip(control.signals, links, before, shown, strict=True):
-                        libsumo.trafficlight.setRedYellowGreenState(signal, _state(own, int(old), int(now)))
+                    for signal, its_links, old, now in zip(control.signals, links, before, shown, strict=True):
+                        libsumo.trafficlight.setRedYellowGreenState(signal, _state(its_links, int(old), int(now)))
                 libsumo.simulationStep()
                 arrived |= dict.fromkeys(libsumo.simulation.getArrivedIDList(), libsumo.simulation.getTime())
             green = goal
@@ -167,7 +167,9 @@ def write_trips(environment: CityFlow, path: Path) -> dict[str, float]:
     for index, route in enumerate(network.routes):
         _add(root, "route", id=f"route_{index}", edges=" ".join(route))
     due = {}
-    for number, (flow, step) in enumerate(zip(environment.plan.flow, environment.plan.created, strict=True)):
+    for number, (flow, step) in enumerate(
+        zip(environment.departures.flow, environment.departures.created, strict=True)
+    ):
         name, time = f"vehicle_{number}", step * network.scenario.interval
         kind = f"type_{network.types.index(network.scenario.flows[flow].vehicle)}"
         _add(root, "vehicle", id=name, type=kind, route=f"route_{flow}", depart=time, departLane="best")

@@ -103,15 +103,15 @@ def make_tables(network: Network, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
     kinds = _kinds(network, dtype)
     kind_count = 1 << (len(kinds.length) - 1).bit_length()
     lanes, links, drivables = network.lane_count, len(network.link_names), len(network.length)
-    drivable = np.where(network.places.drivable == NOWHERE, drivables, network.places.drivable)
-    kind = network.places.vehicle_type
+    drivable = np.where(network.ways.drivable == NOWHERE, drivables, network.ways.drivable)
+    kind = network.ways.vehicle_type
     on_link = (drivable >= lanes) & (drivable < drivables)
     ahead = np.append(drivable[1:], drivables)
     link = np.where(on_link, drivable, np.where((drivable < lanes) & (ahead < drivables), ahead, drivables)) - lanes
     length, limit = np.append(network.length, 0.0), np.append(network.speed_limit, 0.0)
     max_speed = np.array(kinds.max_speed)[kind]
     turns_ahead = np.append(network.link_turns, False)[link] & ~on_link
-    flags = on_link * ON_LINK + turns_ahead * TURN_AHEAD + network.places.dead_end * DEAD_END
+    flags = on_link * ON_LINK + turns_ahead * TURN_AHEAD + network.ways.dead_end * DEAD_END
     traits = (link * kind_count + kind << _FLAG_BITS) + flags
     nowhere = int(np.flatnonzero(drivable == drivables)[0])
     hops_ahead = _hops(drivable, length[drivable], drivables, np.array(kinds.sight)[kind])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sadq.envs.ocloud.environment import OCloud, OCloudState
-from sadq.envs.ocloud.policies import POLICIES
+from sadq.envs.ocloud.placement import POLICIES
 from sadq.envs.ocloud.synthetic import synthetic
 from sadq.envs.ocloud.trace import batch_task, real_hour
 from sadq.envs.ocloud.workload import Workload

@@ -20,7 +20,7 @@ MAX_FRAMES = 100  # of an animation, which leaves out states evenly
 DPI = 110
 
 
-class History(NamedTuple):
+class ServerHistory(NamedTuple):
     """What a drawing shows, step by step."""
 
     cpu: np.ndarray  # f32[T, S], share of cores in use
@@ -42,7 +42,7 @@ def draw(environment: OCloud, states: OCloudState | Sequence[OCloudState], path:
     return path
 
 
-def history_of(environment: OCloud, states: OCloudState | Sequence[OCloudState]) -> History:
+def history_of(environment: OCloud, states: OCloudState | Sequence[OCloudState]) -> ServerHistory:
     """The loads of every state."""
     if not isinstance(states, OCloudState) and len(states) == 0:
         raise SadqError("there is no state to draw, expected those of an episode: record at least one.")
@@ -57,10 +57,10 @@ def history_of(environment: OCloud, states: OCloudState | Sequence[OCloudState])
     loads, power = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(stacked))
     cpu, memory = loads.cpu / environment.size[0], loads.memory / environment.size[1]
     now = np.asarray(stacked.now)
-    return History(cpu, memory, loads.waiting, power, now - now[0])
+    return ServerHistory(cpu, memory, loads.waiting, power, now - now[0])
 
 
-def _picture(history: History, path: Path) -> None:
+def _picture(history: ServerHistory, path: Path) -> None:
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     load, queue, total = figure.subplots(3, 1, sharex=True, height_ratios=[2, 2, 1.3])
     most = max(1, int(history.waiting.max()))
@@ -81,7 +81,7 @@ def _picture(history: History, path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def _animation(history: History, path: Path) -> None:
+def _animation(history: ServerHistory, path: Path) -> None:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     use, queue = figure.subplots(2, 1, sharex=True)
     servers = np.arange(history.cpu.shape[1])

@@ -12,11 +12,11 @@ import numpy as np
 
 from sadq import keys
 from sadq.envs.base import Environment
+from sadq.envs.fixed_policies import Policy
 from sadq.envs.ocloud import servers as scheduling
 from sadq.envs.ocloud.servers import LANES, UNITS, Loads, Servers, Task
 from sadq.envs.ocloud.synthetic import synthetic
 from sadq.envs.ocloud.workload import Workload, statistics
-from sadq.envs.policies import Policy
 from sadq.errors import SadqError
 from sadq.types import Array, Key
 
@@ -128,7 +128,7 @@ class OCloud(Environment):
 
     def policies(self) -> dict[str, Policy]:
         """Simple policies to compare with, by name."""
-        from sadq.envs.ocloud.policies import POLICIES  # which are written for this class
+        from sadq.envs.ocloud.placement import POLICIES  # which are written for this class
 
         return {name: make(self) for name, make in POLICIES.items()}
 
@@ -233,8 +233,10 @@ def _beginnings(environment: OCloud) -> OCloudState:
     """The states after `precomputed_states` warm-ups, as NumPy arrays without the slots that none of them uses."""
     simulated = dataclasses.replace(environment, warmup="simulated")
     with jax.ensure_compile_time_eval():
-        own = keys.range_of(keys.purpose(keys.member_key(0), "beginnings"), 0, environment.precomputed_states)
-        states = jax.tree.map(np.asarray, jax.jit(jax.vmap(simulated.initial))(own))
+        beginning_keys = keys.range_of(
+            keys.purpose(keys.member_key(0), "beginnings"), 0, environment.precomputed_states
+        )
+        states = jax.tree.map(np.asarray, jax.jit(jax.vmap(simulated.initial))(beginning_keys))
     used = np.flatnonzero((states.servers.end > states.now[:, None, None]).any(axis=(0, 1)))
     kept = int(used[-1]) + 1 if len(used) else 1
     return states._replace(servers=scheduling.map_slots(lambda leaf: leaf[..., :kept], states.servers))

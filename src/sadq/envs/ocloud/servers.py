@@ -71,7 +71,7 @@ def place(servers: Servers, chosen: Array, task: Task, now: Array, size: tuple[i
     """Queue a task that arrives `now` at server `chosen` i32[], whose size is (cpu, memory) in hundredths."""
     end, left = servers.end[chosen], servers.left[chosen]
     demand = servers.demand[chosen]
-    own = pack(task.cpu, task.memory)
+    task_demand = pack(task.cpu, task.memory)
 
     def fits_beside(used: Array) -> Array:
         cpu, memory = unpack(used)
@@ -82,17 +82,17 @@ def place(servers: Servers, chosen: Array, task: Task, now: Array, size: tuple[i
     fits = fits_beside(total(jnp.where(running, demand, 0)))
     # The last task to end leaves an empty server, which any task fits: the minimum is over something.
     start = jnp.where(fits, soonest, least(jnp.where(running & fits_beside(left), end, NEVER)))
-    own_end = start + task.duration
-    own_left = total(jnp.where(end > own_end, demand, 0))
+    task_end = start + task.duration
+    left_after_task = total(jnp.where(end > task_end, demand, 0))
 
     slots = jnp.arange(end.shape[0], dtype=jnp.int32)
     slot = least(jnp.where(end <= now, slots, NEVER))
     here = slots == slot
     placed = Servers(
         servers.start.at[chosen].set(jnp.where(here, start, servers.start[chosen])),
-        servers.end.at[chosen].set(jnp.where(here, own_end, end)),
-        servers.demand.at[chosen].set(jnp.where(here, own, demand)),
-        servers.left.at[chosen].set(jnp.where(here, own_left, left + jnp.where(end < own_end, own, 0))),
+        servers.end.at[chosen].set(jnp.where(here, task_end, end)),
+        servers.demand.at[chosen].set(jnp.where(here, task_demand, demand)),
+        servers.left.at[chosen].set(jnp.where(here, left_after_task, left + jnp.where(end < task_end, task_demand, 0))),
         servers.last_start.at[chosen].set(start),
     )
     return placed, Placed(start, slot == NEVER)

@@ -47,8 +47,8 @@ def split_by_time(
     boundary = arrival[0] + (1 - evaluation_fraction) * (arrival[-1] - arrival[0])
     cut = int(np.searchsorted(arrival, boundary))
     spans = {
-        split: [int(own[0]), int(own[-1])] if len(own) else None
-        for split, own in (("train", arrival[:cut]), ("evaluation", arrival[cut:]))
+        split: [int(seconds[0]), int(seconds[-1])] if len(seconds) else None
+        for split, seconds in (("train", arrival[:cut]), ("evaluation", arrival[cut:]))
     }
     return Workload(tasks[:cut], tasks[cut:], provenance | {"seconds": spans})
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from sadq.envs.cityflow.control import Control
 from sadq.envs.cityflow.environment import CityFlow
-from sadq.envs.policies import Policy, uniform
+from sadq.envs.fixed_policies import Policy, uniform
 from sadq.types import Array, Key, PyTree
 
 Rule = Callable[[Control, Any, Any, Any], Any]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_traffic import KEY, environment, played
 
-from sadq.envs.cityflow.policies import RULES, constant, cyclic, longest_queue, max_pressure
+from sadq.envs.cityflow.signal_rules import RULES, constant, cyclic, longest_queue, max_pressure
 
 
 def lanes(**values):

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sadq.report.runs import load, load_all
-from sadq.report.scores import (
+from sadq.report.comparison import (
     area_under_curve,
     comparisons_of,
     final_return,
@@ -15,6 +14,7 @@ from sadq.report.scores import (
     notes_on,
     summarise,
 )
+from sadq.report.runs import load, load_all
 
 Make = Callable[..., Path]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
+from sadq.envs.fixed_policies import Policy, uniform
 from sadq.envs.ocloud.environment import OCloud
-from sadq.envs.policies import Policy, uniform
 from sadq.types import Array, Key, PyTree
 
 ROUNDING = 1e-5  # of the observed shares; demands are hundredths, so a real excess is larger

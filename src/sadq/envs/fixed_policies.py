@@ -14,13 +14,13 @@ from sadq.errors import SadqError
 from sadq.types import Array, Key, PyTree
 
 Policy = Callable[[PyTree, Array, Array, Key], Array]
-"""(state, observation f32[D], step i32[], key) -> action i32[], of one environment."""
+"""(state, observation, step i32[], key) -> action i32[], of one environment; with N actors, theirs: i32[N]."""
 
 
 class Episodes(NamedTuple):
     """Episodes side by side; what follows an episode's end is not part of it."""
 
-    rewards: Array  # f32[episodes, steps], zero after the end
+    rewards: Array  # f32[episodes, steps], or [episodes, steps, N] of N actors, zero after the end
     running: Array  # bool[episodes, steps]
     measures: dict[str, Array]  # each f32[episodes], of the last state
 
@@ -29,9 +29,10 @@ def uniform(environment: Environment) -> Policy:
     """Any legal action, with equal probability."""
 
     def act(state: PyTree, observation: Array, step: Array, key: Key) -> Array:
-        legal = environment.legal(observation)
+        several = environment.actors > 1
+        legal = base.legal_lanes(environment, observation) if several else environment.legal(observation)
         if legal is None:
-            return jax.random.randint(key, (), 0, environment.action_count)
+            return jax.random.randint(key, (environment.actors,) if several else (), 0, environment.action_count)
         return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf))
 
     return act
@@ -40,11 +41,13 @@ def uniform(environment: Environment) -> Policy:
 def play(environment: Environment, policy: Policy, episodes: int, seed: int = 0) -> dict[str, Any]:
     """Returns [episodes], lengths [episodes] and measures, each [episodes], of a policy: NumPy arrays.
 
-    Episodes begin alike for every policy, so policies can be compared episode by episode.
+    Episodes begin alike for every policy, so policies can be compared episode by episode. The return of several actors
+    is the sum of theirs.
     """
     played = _episodes(environment, policy, episodes, seed)
+    by_actor = np.asarray(played.rewards).sum(axis=1)
     return {
-        "returns": np.asarray(played.rewards).sum(axis=1),
+        "returns": by_actor if environment.actors == 1 else by_actor.sum(axis=1),
         "lengths": np.asarray(played.running).sum(axis=1),
         "measures": {name: np.asarray(values) for name, values in played.measures.items()},
     }
@@ -60,7 +63,7 @@ def value_support(
 ) -> dict[str, Any]:
     """A support for categorical returns: the least and the greatest quantile of the policies' discounted returns.
 
-    The returns are those from every step on, to the end of the episode, for a value network is asked about all of them;
+    The returns are an actor's from every step on, to the end of the episode, for a value network is asked about them all;
     `tail` of them lie beyond each end. JSON data, with the quantiles of each policy.
     """
     if not policies or not 0 <= discount <= 1:
@@ -92,10 +95,10 @@ def _episodes(environment: Environment, policy: Policy, episodes: int, seed: int
             carry: tuple[base.Timed, Array], number: Array
         ) -> tuple[tuple[base.Timed, Array], tuple[Array, Array]]:
             timed, running = carry
-            own = keys.at(keys.purpose(key, "policy"), number)
-            action = policy(timed.state, environment.observe(timed.state), number, own)
-            next_key = keys.at(keys.purpose(key, "transition"), number)
-            reached, outcome = base.step(environment, timed, jnp.asarray(action, jnp.int32), next_key)
+            policy_key = keys.at(keys.purpose(key, "policy"), number)
+            action = policy(timed.state, environment.observe(timed.state), number, policy_key)
+            transition_key = keys.at(keys.purpose(key, "transition"), number)
+            reached, outcome = base.step(environment, timed, jnp.asarray(action, jnp.int32), transition_key)
             timed = jax.tree.map(lambda new, old: jnp.where(running, new, old), reached, timed)
             reward = jnp.where(running, outcome.reward, 0.0)
             return (timed, running & ~(outcome.terminated | outcome.truncated)), (reward, running)
@@ -110,7 +113,7 @@ def _episodes(environment: Environment, policy: Policy, episodes: int, seed: int
 def _discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
     """The discounted return from every step on."""
     returns = np.zeros_like(rewards)
-    following = np.zeros(len(rewards))
+    following = np.zeros_like(rewards[:, 0])
     for step in reversed(range(rewards.shape[1])):
         following = rewards[:, step] + discount * following
         returns[:, step] = following

@@ -7,9 +7,9 @@ import pytest
 from cluster_oracle import small
 
 from sadq import keys
+from sadq.envs.fixed_policies import play, uniform, value_support
 from sadq.envs.native import BitFlip
 from sadq.envs.ocloud import OCloud
-from sadq.envs.policies import play, uniform, value_support
 from sadq.errors import SadqError
 
 

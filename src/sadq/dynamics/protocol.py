@@ -1,0 +1,37 @@
+"""What SADQ asks of a learned one-step model: `encode` a state once, `step` it with any action, and learn by a `loss`."""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, Protocol
+
+from sadq.core.rollout import Prediction
+from sadq.registry import Axis
+from sadq.types import Array, Key, Metrics, PyTree, Transition
+
+MODELS = Axis("model", "the learned one-step model that guides a SADQ target")
+
+Space = Literal["observation", "features"]
+
+
+class DynamicsModel(Protocol):
+    """A pytree of parameters with these functions of one sample."""
+
+    space: ClassVar[Space]
+    """What a prediction's `next_input` is: an observation, or features that the value network's head reads alone."""
+
+    def encode(self, observation: Array) -> PyTree:
+        """The context of one state, computed once for all its actions."""
+        ...
+
+    def step(self, context: PyTree, action: Array, key: Key) -> Prediction:
+        """What follows `action`."""
+        ...
+
+    def loss(self, transition: Transition, key: Key, features: Callable[[Array], Array]) -> tuple[Array, Metrics]:
+        """The loss of one one-step transition, with its parts; `features` encodes as the target network does."""
+        ...
+
+
+class ModelChoice(Protocol):
+    """An entry of the axis."""
+
+    def build(self, observation_shape: tuple[int, ...], action_count: int, key: Key) -> DynamicsModel: ...

@@ -1,0 +1,121 @@
+"""Where members run: side by side or one after the other, over all devices of this process, padded to fill them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from sadq.types import PyTree
+
+
+class Programs:
+    """Compiles each program at its first call, and keeps account of the time that takes."""
+
+    def __init__(self) -> None:
+        self.compile_seconds = 0.0
+
+    def timed(self, program: Any) -> Callable:
+        compiled: Callable | None = None
+
+        def call(*arguments: PyTree) -> PyTree:
+            nonlocal compiled
+            if compiled is None:
+                began = time.perf_counter()
+                compiled = program.lower(*arguments).compile()
+                self.compile_seconds += time.perf_counter() - began
+            return compiled(*arguments)
+
+        return call
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The one rule for how M members lie on D devices: in equal shares, the last ones idle copies of a member.
+
+    Only this process's devices are used, so that under `jax.distributed` every process runs a fleet of its own.
+    """
+
+    members: int
+    devices: tuple[jax.Device, ...] = ()
+    vectorise: bool | None = None
+    """Members side by side in every operation (accelerators) or one after the other (CPU, where that is as fast and
+    makes a member's arithmetic exactly that of a solo run). None: by platform."""
+
+    @property
+    def mesh(self) -> tuple[jax.Device, ...]:
+        """The devices that get a share."""
+        return (self.devices or tuple(jax.local_devices()))[: self.members]
+
+    @property
+    def share(self) -> int:
+        """Members on each device, idle ones included."""
+        return -(-self.members // len(self.mesh))
+
+    @property
+    def idle(self) -> int:
+        """Copies that fill the last device's share."""
+        return self.share * len(self.mesh) - self.members
+
+    def padded(self, tree: PyTree) -> PyTree:
+        """Members' leaves [M, ...] with the idle copies behind them."""
+        if self.idle == 0:
+            return tree
+        places = jnp.minimum(jnp.arange(self.members + self.idle), self.members - 1)
+        return jax.tree.map(lambda leaf: leaf[places], tree)
+
+    def real(self, tree: PyTree) -> PyTree:
+        """Leaves without the idle copies: [M, ...]."""
+        return tree if self.idle == 0 else jax.tree.map(lambda leaf: leaf[: self.members], tree)
+
+    def over_members(self, function: Callable, donate: bool = False) -> Any:
+        """`function(member, own, *shared)` for all members at once.
+
+        `member` and `own` have the padded member axis on every leaf. With `donate`, the function returns a member first,
+        for which the memory of the one that it got is used.
+        """
+        vectorise = self.mesh[0].platform != "cpu" if self.vectorise is None else self.vectorise
+        stacked = _side_by_side if vectorise else _in_place if donate else _one_by_one
+
+        def program(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
+            return stacked(lambda *pair: function(*pair, *shared), member, own)
+
+        if len(self.mesh) > 1:
+            split, whole = PartitionSpec("members"), PartitionSpec()
+            mesh = Mesh(self.mesh, ("members",))
+
+            def sharded(member: PyTree, own: PyTree, *shared: PyTree) -> PyTree:
+                specs = (split, split, *(whole for _ in shared))
+                # Members never communicate, so there is nothing for the replication check to find.
+                on_devices = jax.shard_map(program, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
+                return on_devices(member, own, *shared)
+
+            return jax.jit(sharded, donate_argnums=0 if donate else ())
+        return jax.jit(program, donate_argnums=0 if donate else ())
+
+
+def _side_by_side(function: Callable, member: PyTree, own: PyTree) -> PyTree:
+    return jax.vmap(function)(member, own)
+
+
+def _one_by_one(function: Callable, member: PyTree, own: PyTree) -> PyTree:
+    return jax.lax.map(lambda pair: function(*pair), (member, own))
+
+
+def _in_place(function: Callable, member: PyTree, own: PyTree) -> PyTree:
+    """One after the other, each member written back to where it was read: `lax.map` would hold all of them twice."""
+    count = jax.tree.leaves(own)[0].shape[0]
+
+    def take(members: PyTree, index: Any) -> tuple[PyTree, PyTree]:
+        one, numbers = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), (members, own))
+        after, *rest = function(one, numbers)
+        put_back = jax.tree.map(
+            lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, index, 0), members, after
+        )
+        return put_back, rest
+
+    after, rest = jax.lax.scan(take, member, jnp.arange(count))
+    return after, *rest

@@ -1,0 +1,55 @@
+"""What a learner is given and what it changes: a member's numbers, its state, and one update's share of the replay."""
+
+from typing import NamedTuple
+
+from sadq import keys
+from sadq.learning.guidance import Seen
+from sadq.learning.optimiser import Trainable
+from sadq.networks.network import Network
+from sadq.types import Array, Key
+
+
+class Hyper(NamedTuple):
+    """The numbers that may differ by member: traced, so a whole sweep is one compiled program."""
+
+    seed: Array  # u32[]
+    alpha: Array  # f32[]; 1 for a plain agent
+    learning_rate: Array
+    model_learning_rate: Array
+    discount: Array
+    epsilon_start: Array
+    epsilon_end: Array
+    epsilon_decay: Array
+    actions: Array | None = None  # i32[]: how many of the fleet's actions this member has; None: all
+
+    def stream(self, name: str) -> Key:
+        """The member's random stream for one purpose."""
+        return keys.purpose(keys.member_key(self.seed), name)
+
+
+class LearnerState(NamedTuple):
+    """All that learning changes, apart from the replay. Networks have the ensemble axis K on every leaf."""
+
+    online: Trainable  # of networks
+    target: Network
+    model: Trainable | None  # of a dynamics model; None without SADQ
+
+
+class Phase(NamedTuple):
+    """What stays the same during one learning phase, the updates that follow a collect."""
+
+    hyper: Hyper
+    index: Array  # i32[]: the collect's number
+    rows: Array  # i32[]: written to the store so far
+    step: Array  # i32[]: env steps of the member so far
+    progress: Array  # f32[]: the share of the run that is done
+    rate: Array  # f32[]: the learning rate
+
+
+class Update(NamedTuple):
+    """One value update's share of the replay."""
+
+    key: Key
+    seen: Seen
+    weight: Array  # f32[B]: replay's
+    heard: Array | None  # bool[B, K]: which networks of an ensemble learn from which sample; None: all from all

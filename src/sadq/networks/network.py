@@ -1,0 +1,80 @@
+"""A value network, an encoder and a head, and the ensemble axis K that every learner's networks have.
+
+Encoder and head are callable apart, so that a model may live in the encoder's space. Nothing here is random until it is
+drawn: `drawn(key)` draws the noise of all noisy layers, once for a batch; `sampled(key)` what every sample has of its own.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+
+from sadq import keys
+from sadq.core.returns import Return
+from sadq.networks.heads import Head, Mover
+from sadq.networks.layers import draw_layers
+from sadq.types import Array, Key, PyTree
+
+
+class Network(eqx.Module):
+    """The return of every action at one observation."""
+
+    encoder: Any  # observation -> f32[H]
+    head: Head
+
+    def encode(self, observation: Array) -> Array:
+        return self.encoder(observation)
+
+    def __call__(self, observation: Array, mask: Array | None = None) -> Return:
+        return self.head(self.encode(observation), mask)
+
+    def mean(self, observation: Array, mask: Array | None = None) -> Array:
+        """Only the expectation: f32[A]."""
+        return self.head.mean(self.encode(observation), mask)
+
+    def drawn(self, key: Key) -> Self:
+        """The network with one draw of every noisy layer."""
+        return draw_layers(self, key)
+
+    def sampled(self, key: Key) -> Self:
+        """The network as one sample sees it."""
+        return self.with_head(self.head.sampled(key))
+
+    def settled(self) -> Self:
+        """The network that evaluation acts by and targets are made with, whatever its head keeps drawn."""
+        return self.with_head(self.head.settled())
+
+    def with_head(self, head: Head) -> Self:
+        return self if head is self.head else eqx.tree_at(lambda network: network.head, self, head)
+
+    def movers(self) -> PyTree:
+        """For every parameter, what changes it."""
+        marks = jax.tree.map(lambda _: Mover.RUN, self)
+        return eqx.tree_at(lambda network: network.head, marks, self.head.movers())
+
+
+def ensemble_keys(key: Key, size: int) -> Key:
+    """A key for every network of an ensemble; one network alone takes the key itself: key[K]."""
+    return key[None] if size == 1 else keys.range_of(key, 0, size)
+
+
+def over_networks(function: Callable, *stacked: PyTree) -> PyTree:
+    """`function` for every network of an ensemble: arguments and result have the axis K on every leaf.
+
+    One network alone is computed without that axis, which costs nothing, while compilers round batched products otherwise.
+    """
+    if jax.tree.leaves(stacked)[0].shape[0] > 1:
+        return jax.vmap(function)(*stacked)
+    alone = jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), stacked)
+    return jax.tree.map(lambda leaf: leaf[None], function(*alone))
+
+
+def make_ensemble(make: Callable[[Key], Network], key: Key, size: int) -> Network:
+    """Networks of one shape with initial weights of their own: every leaf has the leading axis K."""
+    return over_networks(make, ensemble_keys(key, size))
+
+
+def ensemble_means(networks: Network, observation: Array, mask: Array | None = None) -> Array:
+    """The expectation by network: f32[K, A] at one observation."""
+    return over_networks(lambda network: network.mean(observation, mask), networks)
