@@ -3,19 +3,23 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sadq import keys
-from sadq.core.posterior import Posterior
 from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
-from sadq.experiment.config import Bayesian, Config, Distribution, Epsilon, Model
+from sadq.dynamics import Gaussian
+from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.presets import preset
+from sadq.exploration.situation import settled_values
 from sadq.fleet.members import Loop, MemberState
-from sadq.learning.learner import Hyper, Learner, LearnerState
-from sadq.learning.targets import Seen
+from sadq.learning.guidance import Seen
+from sadq.learning.learner import Learner
+from sadq.learning.state import Hyper, LearnerState
+from sadq.networks import Bayesian, Categorical, Dense, Fraction, Implicit, Quantile, Scalar
 from sadq.types import Batch, Transition
 
 COLLECT, UPDATES, CHUNK = 32, 10, 10
@@ -24,11 +28,11 @@ BATCH = 12
 
 
 def config(agent: str, environment: str = "Acrobot-v1", **fields: Any) -> Config:
-    """A tiny agent; `model` takes only the fields that matter."""
+    """A tiny agent."""
     base = preset("default", agent)
     values: dict[str, Any] = {
         "environment": environment,
-        "hidden": (16, 16),
+        "encoder": Dense((16, 16)),
         "collect": COLLECT,
         "updates_per_collect": UPDATES,
         "n_step": 1,
@@ -37,11 +41,25 @@ def config(agent: str, environment: str = "Acrobot-v1", **fields: Any) -> Config
         "buffer_size": 2048,
         "steps": 4 * CHUNK * COLLECT,
         "evaluation_episodes": 2,
-        "model": Model(hidden=(16, 16), batch_size=16),
-        "distribution": Distribution(atoms=11, quantiles=8, levels=4, cosines=8),
-        "bayesian": Bayesian(samples=200, chunk=100, refit_interval=128, resample_interval=100),
+        "model": Gaussian(hidden=(16, 16)),
+        "gate": "fixed",
+        "guidance": GuidanceSettings(batch_size=16),
+        "adjusted": small_heads(),
     }
     return dataclasses.replace(base, **(values | fields))
+
+
+def small_heads(support: tuple[float, float] | None = None, **bayesian: Any) -> tuple[Any, ...]:
+    """Every head in a size that compiles fast."""
+    inferred: dict[str, Any] = {"samples": 200, "chunk": 100, "refit_interval": 128, "resample_interval": 100}
+    return (
+        Scalar(huber=1.0),
+        Categorical(atoms=11 if support is None else 21, support=support),
+        Quantile(quantiles=8),
+        Implicit(levels=4, cosines=8),
+        Fraction(levels=4, cosines=8),
+        Bayesian(**(inferred | {"huber": 1.0} | bayesian)),
+    )
 
 
 def loop_of(made: Config, environment: Environment | None = None) -> Loop:
@@ -82,8 +100,8 @@ def assert_close(left: Any, right: Any, rtol: float = 1e-4, atol: float = 1e-6) 
 
 def seen(learner: Learner) -> Seen:
     """Random transitions, every fourth of them terminal."""
-    size, actions = learner.ring.observation_size, learner.ring.action_count
-    observation, following = jax.random.normal(KEY, (2, BATCH, size))
+    actions = learner.action_count
+    observation, following = jax.random.normal(KEY, (2, BATCH, *learner.store.observation_shape))
     action = jnp.arange(BATCH) % actions
     reward = jnp.linspace(-1, 1, BATCH)
     terminated = jnp.arange(BATCH) % 4 == 0
@@ -100,11 +118,17 @@ def prepared(agent: str, **fields: Any) -> tuple[Learner, Hyper, LearnerState, S
     state = learner.init(hyper)
     other = learner.init(hyper._replace(seed=jnp.uint32(77)))
     state = state._replace(target=other.target)
-    if state.posterior is not None:
+    if learner.refit is not None:
         # The prior's mean is zero, at which every action would be worth the same.
-        mean = jax.random.normal(KEY, state.posterior.mean.shape)
-        state = state._replace(posterior=Posterior(mean, state.posterior.root), target=state.target.with_weights(mean))
+        head = state.target.head
+        mean = jax.random.normal(KEY, head.weights.shape)
+        believed = head.posterior._replace(mean=mean)
+        state = state._replace(target=state.target.with_head(eqx.tree_at(_inferred, head, (mean, believed))))
     return learner, hyper, state, seen(learner)
+
+
+def _inferred(head: Any) -> Any:
+    return head.weights, head.posterior
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,9 +162,9 @@ class MaskedCorridor(Corridor):
         return jnp.stack([observation[0] < 0.5, jnp.bool_(True)])
 
 
-def assert_knows_the_corridor(network: Any, atol: float = 0.06) -> None:
-    """Q*(cell, right) = gamma^(3 - cell) with gamma = 0.9, and right is best everywhere."""
-    values = np.asarray(jax.vmap(network.mean)(jnp.eye(5)[:4]))
+def assert_knows_the_corridor(networks: Any, atol: float = 0.06) -> None:
+    """Q*(cell, right) = gamma^(3 - cell) with gamma = 0.9, and right is best everywhere; `networks` have the axis K."""
+    values = np.asarray(settled_values(networks, jnp.eye(5)[:4], None))
     np.testing.assert_allclose(values[:, 1], 0.9 ** np.array([3, 2, 1, 0]), atol=atol)
     assert (values[:, 1] > values[:, 0]).all()
 
@@ -151,12 +175,11 @@ def corridor_config(agent: str, **fields: Any) -> Config:
     values: dict[str, Any] = {
         "discount": (0.9,),
         "learning_rate": (3e-3,),
-        "hidden": (32,),
+        "encoder": Dense((32,)),
         "n_step": None,
-        "model": Model(hidden=(32,), batch_size=64, learning_rate=1e-2, updates_per_collect=10),
-        "distribution": Distribution(atoms=21, support=(-0.5, 1.5), quantiles=8, levels=4, cosines=8),
-        # Values here differ by a tenth, so a return's deviation from its expectation must be believed to be smaller.
-        "bayesian": Bayesian(noise_deviation=0.05, samples=400, chunk=100, refit_interval=128, resample_interval=100),
+        "model": Gaussian(hidden=(32,)),
+        "guidance": GuidanceSettings(batch_size=64, learning_rate=1e-2, updates_per_collect=10),
+        "adjusted": small_heads(support=(-0.5, 1.5), samples=400),
         # Returns over several steps are those of the behaviour, so values are known only where it hardly explores.
         "epsilon": Epsilon((1.0,), (0.01,), (1000.0,)),
     }

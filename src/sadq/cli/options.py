@@ -22,7 +22,6 @@ from sadq.registry import Axis
 PLAIN: dict[Any, str] = {bool: "nothing", int: "a whole number", float: "a number", str: "a word"}
 HIDDEN = ("preset", "agent", "adjusted")
 """Fields of a config that are not options: the words before them say the first two."""
-SUPPRESSED: Any = tyro.conf.Suppress[Any]
 
 
 def split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -121,7 +120,7 @@ def _typed(part: Any, *bases: type) -> Any:
         elif name not in HIDDEN:
             continue
         hidden = name in HIDDEN or values[name] is None
-        kinds.append((name, SUPPRESSED if hidden else type(values[name])))
+        kinds.append((name, tyro.conf.Suppress[Any] if hidden else type(values[name])))  # type: ignore[misc]
     bases = (*bases, type(part))
     described = {"__doc__": bases[0].__doc__}
     return dataclasses.make_dataclass(type(part).__name__, kinds, bases=bases, namespace=described, frozen=True)(

@@ -30,7 +30,7 @@ class Evidence(NamedTuple):
     gram: Array  # f32[A, H, H]: Phi Phi^T
     moment: Array  # f32[A, H]: Phi y
     power: Array  # f32[A]: y^T y
-    count: Array  # f32[A]: how many returns
+    returns: Array  # f32[A]: how many
 
 
 def prior(actions: int, width: int, deviation: float) -> Posterior:
@@ -64,7 +64,7 @@ def residual_deviation(seen: Evidence, mean: Array) -> Array:
     explained = 2 * jnp.sum(mean * seen.moment, axis=1) - jnp.einsum(
         "ah,ahg,ag->a", mean, seen.gram, mean, precision="highest"
     )
-    count = jnp.maximum(jnp.sum(seen.count), 1)
+    count = jnp.maximum(jnp.sum(seen.returns), 1)
     power = jnp.sum(seen.power) / count
     square = jnp.maximum(power - jnp.sum(explained) / count, 1e-4 * power)
     return jnp.sqrt(jnp.maximum(square, SMALLEST_DEVIATION**2))

@@ -95,7 +95,9 @@ class GaussianModel(eqx.Module):
         mean, deviation, reward, logit = self._outputs(context, action)
         noise = jax.random.normal(key, mean.shape) if self.settings.rollout == "sample" else jnp.zeros_like(mean)
         successor = (mean + deviation * noise) * self.settings.state_scale
-        return Prediction(reward, successor.reshape(self.observation_shape), 1.0 if logit is None else jax.nn.sigmoid(logit))
+        return Prediction(
+            reward, successor.reshape(self.observation_shape), 1.0 if logit is None else jax.nn.sigmoid(logit)
+        )
 
     def loss(self, transition: Transition, key: Key, features: Callable[[Array], Array]) -> tuple[Array, Metrics]:
         """The loss of one one-step transition, with its parts."""

@@ -1,4 +1,4 @@
-"""Running an experiment: chunk by chunk on its grid, with evaluations, checkpoints, interruption and exact resume."""
+"""Running an experiment: chunk by chunk on its timetable, with evaluations, checkpoints, interruption and exact resume."""
 
 import math
 import signal
@@ -227,7 +227,7 @@ class Experiment:
 
     def _diverged_members(self) -> dict[tuple[str, int], int]:
         """("values" or "model", member) -> the env step at which it diverged."""
-        learner, found = self.state.learner, {}
+        learner, found = self.state.learner, dict[tuple[str, int], int]()
         for what, trained in (("values", learner.online), ("model", learner.model)):
             steps = [] if trained is None else np.asarray(trained.diverged_at)[: len(self.members)].tolist()
             found |= {(what, member): step for member, step in enumerate(steps) if step >= 0}
@@ -238,7 +238,9 @@ class Experiment:
             if (what, member) in self._diverged:
                 continue
             self._diverged.add((what, member))
-            consequence = "the others go on" if what == "values" else "its values go on learning with the model as it was"
+            consequence = (
+                "the others go on" if what == "values" else "its values go on learning with the model as it was"
+            )
             self.warn(
                 f"Member {member} (seed {self.members[member]['seed']}) diverged at step {step}: the loss of its {what} was "
                 f"not finite; that stays frozen at its last finite parameters, {consequence}."

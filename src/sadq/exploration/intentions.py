@@ -10,7 +10,7 @@ from sadq import keys
 from sadq.core.ensembles import upper_confidence
 from sadq.core.posterior import sample
 from sadq.exploration.situation import Situation, best_actions
-from sadq.networks.network import Network
+from sadq.networks.network import Network, first_network
 from sadq.registry import Axis, at_least, not_negative
 from sadq.types import Array, Key, PyTree
 
@@ -96,14 +96,14 @@ class Thompson:
         return KeptDraws(nothing, nothing)
 
     def begin(self, networks: Network, key: Key, memory: KeptDraws) -> KeptDraws:
-        posterior = jax.tree.map(lambda leaf: leaf[0], networks.head.posterior)  # type: ignore[attr-defined]
-        own = keys.range_of(key, 0, memory.current.shape[0])
-        return memory._replace(following=jax.vmap(lambda one: sample(posterior, one))(own))
+        posterior = first_network(networks).head.posterior
+        lane_keys = keys.range_of(key, 0, memory.current.shape[0])
+        return memory._replace(following=jax.vmap(lambda lane_key: sample(posterior, lane_key))(lane_keys))
 
     def act(self, now: Situation, memory: KeptDraws) -> tuple[Array, KeptDraws]:
         due = now.step // self.interval > (now.step - now.stride) // self.interval
         current = jnp.where((now.fresh | due)[:, None, None], memory.following, memory.current)
-        network = jax.tree.map(lambda leaf: leaf[0], now.networks)
+        network = first_network(now.networks)
 
         def values(weights: Array, seen: Array) -> Array:
             return network.head.holding(weights).mean(network.encode(seen))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.bootstrap import best_action
-from sadq.networks.network import Network, ensemble_keys, ensemble_means, over_networks
+from sadq.networks.network import Network, ensemble_keys, ensemble_means, over_networks, settled
 from sadq.types import Array, Key
 
 
@@ -63,8 +63,8 @@ def noisy_values(networks: Network, observation: Array, mask: Array | None, key:
 
 def settled_values(networks: Network, observation: Array, mask: Array | None) -> Array:
     """Expected returns as evaluation sees them: f32[E, A], averaged over the networks."""
-    settled = over_networks(lambda network: network.settled(), networks)
-    return jax.vmap(lambda seen, legal: jnp.mean(ensemble_means(settled, seen, legal), axis=0))(observation, mask)
+    at_mean = settled(networks)
+    return jax.vmap(lambda seen, legal: jnp.mean(ensemble_means(at_mean, seen, legal), axis=0))(observation, mask)
 
 
 def best_actions(values: Array, mask: Array | None) -> Array:

@@ -110,7 +110,9 @@ def _in_place(function: Callable, member: PyTree, own: PyTree) -> PyTree:
     count = jax.tree.leaves(own)[0].shape[0]
 
     def take(members: PyTree, index: Any) -> tuple[PyTree, PyTree]:
-        one, numbers = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), (members, own))
+        one, numbers = jax.tree.map(
+            lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), (members, own)
+        )
         after, *rest = function(one, numbers)
         put_back = jax.tree.map(
             lambda leaf, new: jax.lax.dynamic_update_index_in_dim(leaf, new, index, 0), members, after

@@ -40,7 +40,8 @@ class HostLoop:
             return greedy_actions(*inputs)
 
         def absorb(member: MemberState, inputs: PyTree, index: Array) -> tuple[MemberState, Metrics]:
-            return fleet.absorb(member, *inputs, index)
+            own, collected = inputs
+            return fleet.absorb(member, own, collected, index)
 
         self._init = timed(over_members(lambda _, own: fleet.init_member(own, None)))
         self._plan = timed(over_members(lambda _, own, index: fleet.plan(own, index)))
@@ -110,8 +111,9 @@ class HostLoop:
             action = np.asarray(self.placement.real(action))
             outcome = self.training.step(action)
             reached, next_mask = self._legal(outcome.next_observation, outcome.next_mask)
-            ends: tuple[Any, ...] = (outcome.terminated, outcome.truncated)
-            transitions.append(Transition(observation, action, outcome.reward, reached, *ends, mask, next_mask))
+            ends = outcome.terminated, outcome.truncated
+            parts: tuple[Any, ...] = (observation, action, outcome.reward, reached, *ends, mask, next_mask)
+            transitions.append(Transition(*parts))
             ended = fresh = outcome.terminated | outcome.truncated
             running += outcome.reward
             finished["episode_return"] += np.where(ended, running, 0).sum(axis=1)

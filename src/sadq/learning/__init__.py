@@ -1,1 +1,1 @@
-"""One member's learning, pure: how targets are formed, and all that changes a `LearnerState`; imports `replay`, `dynamics`."""
+"""One member's learning, pure: how targets are formed, all that changes a `LearnerState`; imports `replay`, `dynamics`."""

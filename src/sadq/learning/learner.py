@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -25,7 +24,7 @@ from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper, LearnerState, Phase, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
 from sadq.networks.heads import Look, Mover
-from sadq.networks.network import Network, ensemble_keys, make_ensemble, over_networks
+from sadq.networks.network import Network, ensemble_keys, first_network, make_ensemble, over_networks, settled
 from sadq.replay.samplers import Sampler, heard, uniform
 from sadq.replay.store import Store
 from sadq.types import Array, Key, Metrics, PyTree, Transition
@@ -70,7 +69,7 @@ class Learner:
         model = None
         if self.guidance is not None:
             model = trainable(self.guidance.make_model(hyper.stream("model")))
-        online = self._drawn(networks, hyper, jnp.int32(-1)) if self.refit is not None else networks
+        online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
         return LearnerState(trainable(online, online.movers()), networks, model)
 
     def learn(
@@ -106,16 +105,18 @@ class Learner:
     ) -> tuple[LearnerState, PyTree, Metrics]:
         metrics: Metrics = {}
         if self.refit is not None:
-            state = self._resampled(self.refit, state, phase)
+            due = self._due(phase.collect, self.refit.settings.resample_interval)
+            state = self.refit.resampled(state, phase, due)
         if self.guidance is not None:
             state, metrics = self._learn_model(self.guidance, state, phase, contents)
         state, memory, measured = self._learn_values(state, phase, contents, memory)
         if self.target_update.interval is not None:
-            due = self._due(phase.index, self.target_update.interval, self.target_update.unit)
+            due = self._due(phase.collect, self.target_update.interval, self.target_update.unit)
             copied = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
-            state = state._replace(target=_settled(copied))
+            state = state._replace(target=settled(copied))
         if self.refit is not None:
-            state = self._refitted(self.refit, state, phase, contents)
+            due = self._due(phase.collect, self.refit.interval)
+            state = self.refit.refitted(state, phase, due, self._returns(state, phase, contents), self.store)
         return state, memory, metrics | measured
 
     def _learn_model(
@@ -123,7 +124,7 @@ class Learner:
     ) -> tuple[LearnerState, Metrics]:
         """k model updates, on batches of their own: always uniform, always one-step."""
         stream, count = phase.hyper.stream("model-update"), guidance.updates
-        update_keys = keys.range_of(stream, phase.index * count, count)
+        update_keys = keys.range_of(stream, phase.collect * count, count)
 
         def positions(key: Key) -> Array:
             return uniform(self.store, phase.rows, keys.purpose(key, "sample"), guidance.batch_size, steps=1)
@@ -140,7 +141,7 @@ class Learner:
     ) -> tuple[LearnerState, Metrics]:
         """One gradient step of the dynamics model; one that diverges is frozen, and values go on learning."""
         assert state.model is not None
-        encode = _first(state.target).encode
+        encode = first_network(state.target).encode
         loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
         (value, parts), gradient = loss(state.model.parameters)
         movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)
@@ -151,7 +152,7 @@ class Learner:
         self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree
     ) -> tuple[LearnerState, PyTree, Metrics]:
         """The value updates of one learning phase."""
-        update_keys = keys.range_of(phase.hyper.stream("update"), phase.index * self.updates, self.updates)
+        update_keys = keys.range_of(phase.hyper.stream("update"), phase.collect * self.updates, self.updates)
 
         def planned(memory: PyTree, key: Key) -> tuple[Update, Array]:
             draw_key = keys.purpose(key, "sample")
@@ -245,7 +246,7 @@ class Learner:
             how[Mover.HEAD] = Step(head.own_optimiser, slowed * head.own_learning_rate)
         online, target = descend(state.online, gradient, loss, how, movers, phase.step), state.target
         if self.target_update.soft_rate is not None:
-            target = _settled(_followed(target, online.parameters, self.target_update.soft_rate, movers))
+            target = settled(_followed(target, online.parameters, self.target_update.soft_rate, movers))
         return state._replace(online=online, target=target)
 
     def targets(self, state: LearnerState, hyper: Hyper, key: Key, seen: Seen) -> Targets:
@@ -266,45 +267,16 @@ class Learner:
         noise_keys = ensemble_keys(keys.purpose(key, "noise"), self.ensemble.size)
         return over_networks(of_one, noise_keys, state.online.parameters, state.target)
 
-    def _resampled(self, refit: Refit, state: LearnerState, phase: Phase) -> LearnerState:
-        """A Bayesian agent learns by a draw of its last layer that is renewed now and then."""
-        networks = state.online.parameters
-        due = self._due(phase.index, refit.settings.resample_interval)
-        weights = jax.lax.cond(
-            due,
-            lambda: self._drawn(networks, phase.hyper, phase.index).head.weights,
-            lambda: networks.head.weights,
-        )
-        held = over_networks(lambda network, own: network.with_head(network.head.holding(own)), networks, weights)
-        return state._replace(online=state.online._replace(parameters=held))
-
-    def _drawn(self, networks: Network, hyper: Hyper, index: Array) -> Network:
-        """The networks with a new draw of what their heads keep drawn."""
-        draw_keys = ensemble_keys(keys.at(hyper.stream("resample"), index), self.ensemble.size)
-        return over_networks(lambda network, key: network.with_head(network.head.drawn(key)), networks, draw_keys)
-
-    def _refitted(self, refit: Refit, state: LearnerState, phase: Phase, contents: PyTree) -> LearnerState:
-        """The posterior of a Bayesian last layer, inferred anew from the replay and the agent's own targets."""
-        before = state.target.head.posterior  # type: ignore[attr-defined]
+    def _returns(
+        self, state: LearnerState, phase: Phase, contents: PyTree
+    ) -> Callable[[Key, Array], tuple[Seen, Array]]:
+        """(key, positions) -> what is stored there, and what it is worth under the agent's own target f32[B]."""
 
         def returns(key: Key, position: Array) -> tuple[Seen, Array]:
             seen = self.see(contents, position, phase)
-            return seen, jax.vmap(lambda z: z.mean)(_first(self.targets(state, phase.hyper, key, seen).returns))
+            return seen, jax.vmap(lambda z: z.mean)(first_network(self.targets(state, phase.hyper, key, seen).returns))
 
-        def inferred() -> PyTree:
-            key = keys.at(phase.hyper.stream("refit"), phase.index)
-            after = refit.posterior(_first(state.target), returns, self.store, phase.rows, key)
-            finite = jnp.all(jnp.isfinite(after.mean)) & jnp.all(jnp.isfinite(after.root))
-            usable = (state.online.diverged_at < 0) & finite
-            return jax.tree.map(lambda new, old: jnp.where(usable, new[None], old), after, before)
-
-        posterior = jax.lax.cond(self._due(phase.index, refit.interval), inferred, lambda: before)
-
-        def believing(networks: Network) -> Network:
-            return eqx.tree_at(lambda one: one.head.posterior, networks, posterior)
-
-        online = state.online._replace(parameters=believing(state.online.parameters))
-        return state._replace(online=online, target=_settled(believing(state.target)))
+        return returns
 
     def _due(self, index: Array, interval: int, unit: str = "steps") -> Array:
         """Whether collect number `index` completes an interval; the counter is shared, so branches stay branches."""
@@ -323,15 +295,6 @@ class Learner:
     def _sequence_length(self) -> int:
         made: Any = jax.eval_shape(self.make_network, keys.member_key(0))
         return made.head.sequence_length
-
-
-def _settled(networks: Network) -> Network:
-    return over_networks(lambda network: network.settled(), networks)
-
-
-def _first(stacked: PyTree) -> PyTree:
-    """The first of an ensemble, for what only one network can do or is needed for."""
-    return jax.tree.map(lambda leaf: leaf[0], stacked)
 
 
 def _followed(target: Network, online: Network, rate: float, movers: PyTree) -> Network:

@@ -69,11 +69,16 @@ def descend(
         return tuple(jnp.where(healthy, new, old) for new, old in zip(after, (parameter, first, second), strict=True))
 
     leaves, structure = jax.tree.flatten(before.parameters)
-    means = (structure.flatten_up_to(tree) for tree in (before.first, before.second))
+    means = (
+        structure.flatten_up_to(tree)  # type: ignore[attr-defined]
+        for tree in (before.first, before.second)
+    )
     columns = zip(jax.tree.leaves(movers), leaves, *means, jax.tree.leaves(gradient), strict=True)
     parameters, first, second = zip(*(moved(*values) for values in columns), strict=True)
     return Trainable(
-        *(jax.tree.unflatten(structure, column) for column in (parameters, first, second)),
+        parameters=jax.tree.unflatten(structure, parameters),
+        first=jax.tree.unflatten(structure, first),
+        second=jax.tree.unflatten(structure, second),
         steps=jnp.where(healthy, count, before.steps),
         diverged_at=jnp.where((before.diverged_at < 0) & ~healthy, env_step, before.diverged_at),
     )

@@ -39,7 +39,7 @@ class Phase(NamedTuple):
     """What stays the same during one learning phase, the updates that follow a collect."""
 
     hyper: Hyper
-    index: Array  # i32[]: the collect's number
+    collect: Array  # i32[]: its number
     rows: Array  # i32[]: written to the store so far
     step: Array  # i32[]: env steps of the member so far
     progress: Array  # f32[]: the share of the run that is done

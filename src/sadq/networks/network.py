@@ -78,3 +78,13 @@ def make_ensemble(make: Callable[[Key], Network], key: Key, size: int) -> Networ
 def ensemble_means(networks: Network, observation: Array, mask: Array | None = None) -> Array:
     """The expectation by network: f32[K, A] at one observation."""
     return over_networks(lambda network: network.mean(observation, mask), networks)
+
+
+def settled(networks: Network) -> Network:
+    """Every network at its mean: what evaluation acts by and targets are made with."""
+    return over_networks(lambda network: network.settled(), networks)
+
+
+def first_network(stacked: PyTree) -> PyTree:
+    """The first of an ensemble, where there is only one or one is enough."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
