@@ -54,7 +54,7 @@ def measure(config: Config, seconds: float) -> dict[str, Any]:
         "steps_per_second": members * MAX_CHUNK * config.collect / chunk,
         "milliseconds_per_collect_and_member": per_collect,
         "milliseconds_per_update_and_member": per_collect / config.updates_per_collect,
-        "replay_megabytes": make_learner(config, environment).ring.nbytes * members / 1e6,
+        "replay_megabytes": make_learner(config, environment).store.nbytes * members / 1e6,
         "peak_device_megabytes": (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 1e6 or None,
     }
 

@@ -69,7 +69,9 @@ def versions(packages: Iterable[str]) -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """The source's commit, marked where files differ from it; None outside a checkout."""
+    """The source's commit, as $COMMIT says where the source is a copy, marked where files differ from it; None if unknown."""
+    if os.environ.get("COMMIT"):
+        return os.environ["COMMIT"]
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -15,10 +15,12 @@ import numpy as np
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from safetensors.numpy import save as save_tensors
 
+from sadq.dynamics import Gaussian
 from sadq.experiment import checkpoint
-from sadq.experiment.config import Config, Epsilon, Model
+from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.folder import CHECKPOINTS
 from sadq.experiment.run import Experiment, create, reopen
+from sadq.networks import Dense
 
 MEMBERS, CHUNKS, CHUNK = 2, 40, 25
 
@@ -29,7 +31,7 @@ TINY = Config(
     alpha=(0.2,),
     seeds=(0, 1),
     steps=CHUNKS * CHUNK * 8,
-    hidden=(8,),
+    encoder=Dense((8,)),
     batch_size=4,
     learning_rate_schedule="linear",
     environments=2,
@@ -40,7 +42,8 @@ TINY = Config(
     n_step=2,
     target_update_interval=48,
     epsilon=Epsilon((0.5,), (0.1,), (500.0,), "exponential"),
-    model=Model(hidden=(8,), batch_size=4),
+    model=Gaussian(hidden=(8,)),
+    guidance=GuidanceSettings(batch_size=4),
     evaluations=CHUNKS,
     evaluation_episodes=2,
     workers=0,
@@ -52,7 +55,7 @@ FLAGS = {
     "environment": "BitFlip-3",
     "seeds": "0 1",
     "steps": str(TINY.steps),
-    "hidden": "8",
+    "encoder.hidden": "8",
     "batch-size": "4",
     "learning-rate": "0.001",
     "learning-rate-schedule": "linear",
@@ -69,8 +72,8 @@ FLAGS = {
     "epsilon.decay": "500",
     "epsilon.schedule": "exponential",
     "model.hidden": "8",
-    "model.batch-size": "4",
-    "model.learning-rate": "0.001",
+    "guidance.batch-size": "4",
+    "guidance.learning-rate": "0.001",
     "evaluations": str(CHUNKS),
     "evaluation-episodes": "2",
     "workers": "0",
