@@ -203,7 +203,8 @@ def _short(found: dict[str, Any]) -> str:
     if "error" in found:
         return found["error"]
     if "ratio" in found:
-        return f"{found['ratio']:.3f} times the old time, over {len(found['chunks']['old'])} pairs"
+        busy = ", disturbed by others" if found["disturbed"] else ""
+        return f"{found['ratio']:.3f} times the old time, over {found['pairs']} pairs" + busy
     apart = differences(found)
     return f"{len(apart)} differences" if apart else "the same bits"
 
@@ -220,7 +221,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=5_760, help="bits: env steps of each member")
     parser.add_argument("--repetitions", type=int, default=7, help="speed: timed pairs of chunks, at least")
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="speed: up to three times as many pairs while they take no longer"
+        "--seconds", type=float, default=20.0, help="speed: up to three times as many pairs while they take less"
     )
     options = parser.parse_args()
     # Shells start what runs in the background with Ctrl-C ignored.

@@ -26,12 +26,53 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
-@pytest.fixture(scope="module")
-def generator():
-    specification = importlib.util.spec_from_file_location("agents_table", ROOT / "tools" / "agents_table.py")
+def tool(name: str):
+    """A program of tools/ as a module."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return tool("agents_table")
+
+
+def test_imports_point_one_way_and_every_room_says_what_it_may_import():
+    assert tool("check_imports").violations() == []
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"core/__init__.py": '"""It imports."""', "core/a.py": "import sadq.errors"}, None),
+        (
+            {"core/__init__.py": '"""A room; imports nothing."""', "core/a.py": "from sadq.api import SADQ"},
+            "may not import api",
+        ),
+        ({"core/__init__.py": '"""A room."""'}, "must say what the room is and what it may import"),
+        ({"core/a.py": ""}, "the room has no __init__.py"),
+        (
+            {"report/__init__.py": '"""It imports."""', "report/a.py": "import sadq.fleet.members"},
+            "may not import fleet",
+        ),
+        (
+            {"report/__init__.py": '"""It imports."""', "report/a.py": "from sadq import learning"},
+            "may not import learning",
+        ),
+        ({"helpers.py": ""}, "helpers has no place in the order of imports"),
+        ({"api.py": "from sadq.helpers import x"}, "imports helpers, which has no place"),
+    ],
+)
+def test_an_import_or_a_module_out_of_place_is_found(files, problem, tmp_path, monkeypatch):
+    checker = tool("check_imports")
+    monkeypatch.setattr(checker, "SOURCE", tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    found = checker.violations()
+    assert len(found) == (problem is not None) and all(problem in one for one in found), found
 
 
 def named(page: Path) -> str:

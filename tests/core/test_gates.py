@@ -1,16 +1,23 @@
 """Gates: hand-computed weights, the limits of a perfect and of a useless model, and masks."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core import batch_reliability, fixed, sample_reliability, value_gap
+from sadq.core import BatchReliability, Choice, Fixed, SampleReliability, double, greedy, value_gap
 from sadq.core.gates import GATES
 
 ALPHA = jnp.float32(0.2)
 TARGET_Q = jnp.array([[0.0, 4.0, 1.0], [2.0, 2.0, 4.0]])  # gaps 4 and 2, mean 3; greedy actions 1 and 2
 SCORES = jnp.array([[3.0, 1.0, 0.0], [0.5, 0.0, 0.0]])  # preferred action 0 twice, by 2 and by 0.5
 MASK = jnp.array([[True, False, True], [True, True, False]])  # greedy actions 2 and 0; gaps 1 and 0
+fixed, batch_reliability, sample_reliability = Fixed(), BatchReliability(), SampleReliability()
+
+
+def chosen(target_q: jax.Array = TARGET_Q, mask: jax.Array | None = None) -> Choice:
+    """What a greedy base chooses."""
+    return jax.vmap(greedy)(target_q, target_q, mask)
 
 
 def test_value_gap():
@@ -19,52 +26,88 @@ def test_value_gap():
     assert value_gap(jnp.array([1.0, jnp.nan, -jnp.inf]), jnp.array([True, False, False])) == 0
 
 
+def test_the_axis_knows_all_three_by_name_and_which_need_the_error():
+    made = {name: GATES.choice(name) for name in ("fixed", "batch", "sample")}
+    assert made == {"fixed": fixed, "batch": batch_reliability, "sample": sample_reliability}
+    assert [gate.uses_error for gate in made.values()] == [False, True, True]
+
+
 def test_fixed_is_the_same_for_every_sample():
-    assert fixed(ALPHA, TARGET_Q, SCORES, jnp.full(2, 1e9)).tolist() == [ALPHA, ALPHA]
+    assert fixed(ALPHA, chosen(), TARGET_Q, SCORES, jnp.full(2, 1e9)).tolist() == [ALPHA, ALPHA]
 
 
 def test_batch_reliability_by_hand():
     """A mean error of 1.5 against a mean gap of 3 leaves half of the model's weight: 1 - 0.8 / 2."""
-    weights = batch_reliability(ALPHA, TARGET_Q, SCORES, jnp.array([1.0, 2.0]))
+    weights = batch_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
 
 
 def test_batch_reliability_counts_legal_actions_only():
     """The legal gaps are 1 and 0, mean 0.5: an error of 0.25 is half of it."""
     poisoned = jnp.where(MASK, TARGET_Q, jnp.nan)
-    weights = batch_reliability(ALPHA, poisoned, SCORES, jnp.array([0.5, 0.0]), MASK)
+    weights = batch_reliability(ALPHA, chosen(poisoned, MASK), poisoned, SCORES, jnp.array([0.5, 0.0]), MASK)
     np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
+
+
+def test_batch_reliability_never_trusts_more_than_alpha_says():
+    """An error below zero cannot be, but neither could it buy the model more weight than all of it."""
+    weights = batch_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.full(2, -3.0))
+    np.testing.assert_allclose(weights, [0.2, 0.2], rtol=1e-6)
 
 
 def test_sample_reliability_by_hand():
     """With a mean error of 1, a preference by 2 is heard and one by 0.5 is not."""
-    weights = sample_reliability(ALPHA, TARGET_Q, SCORES, jnp.array([0.0, 2.0]))
+    weights = sample_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([0.0, 2.0]))
     assert weights.tolist() == [ALPHA, 1.0]
+
+
+def test_sample_reliability_wants_more_than_the_error():
+    """The preferences are 2 and 0.5: an error of 2 is not below either, one of 0.5 is below the first alone."""
+    for error, expected in ((2.0, [1.0, 1.0]), (0.5, [ALPHA, 1.0]), (0.25, [ALPHA, ALPHA])):
+        assert sample_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.full(2, error)).tolist() == expected
+
+
+def test_sample_reliability_compares_with_the_base_s_own_action():
+    """Double's base action is the online network's, 0, over which the model prefers 1 by 5; over the target's by nothing."""
+    online, target, scores = jnp.array([[10.0, 0.0]]), jnp.array([[0.0, 10.0]]), jnp.array([[0.0, 5.0]])
+    for base, expected in ((double, ALPHA), (greedy, 1.0)):
+        choice = jax.vmap(base)(online, target)
+        assert sample_reliability(ALPHA, choice, target, scores, jnp.ones(1)).tolist() == [expected]
+
+
+def test_sample_reliability_weighs_a_base_of_several_actions():
+    """Scores 0 and 4 at three quarters and one: the base is worth 1, the preferred action 3 more."""
+    choice = Choice(jnp.array([[0, 1]]), jnp.array([[0.75, 0.25]]))
+    scores = jnp.array([[0.0, 4.0]])
+    for error, expected in ((2.9, ALPHA), (3.1, 1.0)):
+        assert sample_reliability(ALPHA, choice, scores, scores, jnp.array([error])).tolist() == [expected]
 
 
 def test_sample_reliability_compares_legal_actions_only():
     """Legally the first sample's score prefers 0 over 2 by 3, the second's 0 over itself by nothing."""
     poisoned_q, poisoned_scores = jnp.where(MASK, TARGET_Q, jnp.inf), jnp.where(MASK, SCORES, jnp.nan)
-    weights = sample_reliability(ALPHA, poisoned_q, poisoned_scores, jnp.array([2.5, 2.5]), MASK)
+    choice = chosen(poisoned_q, MASK)
+    weights = sample_reliability(ALPHA, choice, poisoned_q, poisoned_scores, jnp.array([2.5, 2.5]), MASK)
     assert weights.tolist() == [ALPHA, 1.0]
 
 
 @pytest.mark.parametrize("name", ["batch", "sample"])
 @pytest.mark.parametrize("mask", [None, jnp.ones((2, 3), bool)])
 def test_limits(name: str, mask):
-    gate = GATES[name]
-    perfect = gate(ALPHA, TARGET_Q, SCORES, jnp.zeros(2), mask)
-    useless = gate(ALPHA, TARGET_Q, SCORES, jnp.full(2, 1e6), mask)
+    gate = GATES.choice(name)
+    perfect = gate(ALPHA, chosen(), TARGET_Q, SCORES, jnp.zeros(2), mask)
+    useless = gate(ALPHA, chosen(), TARGET_Q, SCORES, jnp.full(2, 1e6), mask)
     np.testing.assert_allclose(perfect, [0.2, 0.2], rtol=1e-6)
     np.testing.assert_array_equal(useless, [1.0, 1.0])
 
 
-@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize("name", list(GATES))
 def test_a_base_agent_stays_one_bit_for_bit(name: str):
-    weights = GATES[name](jnp.float32(1), TARGET_Q, SCORES, jnp.array([0.1, 0.3]))
+    weights = GATES.choice(name)(jnp.float32(1), chosen(), TARGET_Q, SCORES, jnp.array([0.1, 0.3]))
     np.testing.assert_array_equal(weights, [1.0, 1.0])
 
 
-def test_batch_reliability_without_any_gap_falls_back_to_the_base():
-    weights = batch_reliability(ALPHA, jnp.ones((2, 3)), SCORES, jnp.array([0.1, 0.1]))
-    np.testing.assert_array_equal(weights, [1.0, 1.0])
+def test_batch_reliability_without_any_gap_falls_back_to_the_base_unless_the_model_is_perfect():
+    level, choice = jnp.ones((2, 3)), chosen(jnp.ones((2, 3)))
+    np.testing.assert_array_equal(batch_reliability(ALPHA, choice, level, SCORES, jnp.array([0.1, 0.1])), [1.0, 1.0])
+    np.testing.assert_allclose(batch_reliability(ALPHA, choice, level, SCORES, jnp.zeros(2)), [0.2, 0.2], rtol=1e-6)

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from sadq import keys
-from sadq.core.posterior import Evidence, Posterior, evidence, infer, prior, sample
+from sadq.core.posterior import (
+    SMALLEST_DEVIATION,
+    Evidence,
+    Posterior,
+    evidence,
+    infer,
+    no_evidence,
+    prior,
+    residual_deviation,
+    sample,
+)
 
 ACTIONS, WIDTH, COUNT = 4, 3, 40
 PRIOR, NOISE = 2.0, 0.5
@@ -43,6 +53,8 @@ def test_one_feature_by_hand():
     seen = evidence(jnp.array([[1.0], [2.0]]), jnp.array([0, 0]), jnp.array([1.0, 4.0]), jnp.ones(2), 1)
     np.testing.assert_array_equal(seen.gram, [[[5.0]]])
     np.testing.assert_array_equal(seen.moment, [[9.0]])
+    np.testing.assert_array_equal(seen.power, [17.0])
+    np.testing.assert_array_equal(seen.count, [2.0])
     found = infer(seen, 1.0, 1.0)
     np.testing.assert_allclose(found.mean, [[1.5]], rtol=1e-5)
     np.testing.assert_allclose(found.root**2, [[[1 / 6]]], rtol=1e-5)
@@ -69,10 +81,46 @@ def test_evidence_of_batches_adds_up_and_what_weighs_nothing_counts_nothing():
     np.testing.assert_allclose(inferred(counted).mean[0], mean, rtol=1e-4, atol=1e-5)
 
 
+def test_every_sum_of_the_evidence_counts_by_weight_and_action():
+    weights = np.where(np.arange(COUNT) % 3 > 0, 1.0, 0.5).astype(np.float32)
+    found = evidence(FEATURES, TAKEN, RETURNS, jnp.asarray(weights), ACTIONS)
+    for action in range(ACTIONS):
+        own = weights * (action == TAKEN)
+        np.testing.assert_allclose(found.gram[action], (own[:, None] * FEATURES).T @ FEATURES, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.moment[action], FEATURES.T @ (own * RETURNS), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.power[action], np.sum(own * RETURNS**2), rtol=1e-5)
+        np.testing.assert_allclose(found.count[action], own.sum(), rtol=1e-6)
+    nothing = no_evidence(ACTIONS, WIDTH)
+    assert jax.tree.map(jnp.shape, nothing) == jax.tree.map(jnp.shape, found)
+    assert not any(leaf.any() for leaf in nothing)
+
+
+@pytest.mark.parametrize("counted", [np.ones(COUNT), np.arange(COUNT) % 3 > 0])
+def test_the_residual_deviation_is_that_of_the_returns_from_the_fit(counted):
+    counted = np.asarray(counted, np.float32)
+    seen = evidence(FEATURES, TAKEN, RETURNS, jnp.asarray(counted), ACTIONS)
+    for mean in (infer(seen, PRIOR, NOISE).mean, jnp.zeros((ACTIONS, WIDTH)), jnp.full((ACTIONS, WIDTH), 0.7)):
+        predicted = np.sum(FEATURES * np.asarray(mean)[TAKEN], axis=1)
+        expected = np.sqrt(np.sum(counted * (RETURNS - predicted) ** 2) / counted.sum())
+        np.testing.assert_allclose(residual_deviation(seen, mean), expected, rtol=1e-4)
+
+
+def test_the_residual_deviation_has_two_floors():
+    """A perfect fit leaves a hundredth of the returns' own size, and returns of nothing the least deviation."""
+    features, taken = jnp.array([[1.0], [2.0]]), jnp.array([0, 0])
+    fitted = evidence(features, taken, jnp.array([30.0, 60.0]), jnp.ones(2), 1)
+    found = residual_deviation(fitted, jnp.array([[30.0]]))
+    np.testing.assert_allclose(found, 0.01 * np.sqrt((900 + 3600) / 2), rtol=1e-3)
+    assert SMALLEST_DEVIATION == 0.01
+    silent = evidence(features, taken, jnp.zeros(2), jnp.ones(2), 1)
+    for seen in (silent, no_evidence(1, 1)):
+        np.testing.assert_allclose(residual_deviation(seen, jnp.zeros((1, 1))), 0.01, rtol=1e-6)
+
+
 def test_features_that_repeat_each_other_leave_everything_finite():
     """Ten thousand copies of one direction: a precision whose condition number float32 cannot hold."""
     gram = 1e4 * jnp.ones((1, 8, 8))
-    found = infer(Evidence(gram, 1e4 * jnp.ones((1, 8))), 1e3, 0.1)
+    found = infer(Evidence(gram, 1e4 * jnp.ones((1, 8)), jnp.full(1, 1e4), jnp.full(1, 1e4)), 1e3, 0.1)
     assert np.isfinite(found.mean).all() and np.isfinite(found.root).all()
     np.testing.assert_allclose(found.mean.sum(), 1.0, rtol=1e-2)
 

@@ -10,7 +10,15 @@ import rlax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sadq.core import Categorical, CategoricalTarget, Choice, Quantile, QuantileTarget, Scalar, project
+from sadq.core import (
+    CategoricalReturn,
+    CategoricalTarget,
+    Choice,
+    QuantileReturn,
+    QuantileTarget,
+    ScalarReturn,
+    project,
+)
 from sadq.core.returns import Mixing, huber
 
 ACTIONS, ATOMS = 3, 5
@@ -30,22 +38,22 @@ def two_actions(first: int, second: int, alpha: float) -> Choice:
 
 
 def test_scalar_by_hand():
-    values = Scalar(jnp.array([1.0, 4.0, 2.0]))
+    values = ScalarReturn(jnp.array([1.0, 4.0, 2.0]))
     assert values.taken(jnp.int32(2)).mean == 2.0
     mixed = values.under(two_actions(1, 0, 0.25))
     assert mixed.mean == 0.25 * 4 + 0.75 * 1
     assert mixed.backup(3.0, 0.5).mean == 3 + 0.5 * 1.75
     assert mixed.backup(3.0, 0.0).mean == 3.0
-    assert Scalar(jnp.float32(1)).loss_to(Scalar(jnp.float32(4))) == 9.0  # no factor one half
-    assert Scalar(jnp.float32(1), huber_at=1.0).loss_to(Scalar(jnp.float32(4))) == 2.5
+    assert ScalarReturn(jnp.float32(1)).loss_to(ScalarReturn(jnp.float32(4))) == 9.0  # no factor one half
+    assert ScalarReturn(jnp.float32(1), huber_at=1.0).loss_to(ScalarReturn(jnp.float32(4))) == 2.5
 
 
 @pytest.mark.parametrize("discount", [0.9, 0.0])
 def test_scalar_loss_is_the_square_of_rlax(discount: float):
     online, target = random_values(0, ACTIONS), random_values(1, ACTIONS)
     error = rlax.q_learning(online, 1, 0.5, discount, target)
-    backed_up = Scalar(target).taken(jnp.argmax(target)).backup(0.5, discount)
-    np.testing.assert_allclose(Scalar(online).taken(1).loss_to(backed_up), error**2, rtol=1e-6)
+    backed_up = ScalarReturn(target).taken(jnp.argmax(target)).backup(0.5, discount)
+    np.testing.assert_allclose(ScalarReturn(online).taken(1).loss_to(backed_up), error**2, rtol=1e-6)
 
 
 def test_huber_meets_itself_at_kappa():
@@ -56,17 +64,17 @@ def test_huber_meets_itself_at_kappa():
     np.testing.assert_array_equal(slope, jnp.clip(error, -1, 1))
 
 
-def test_surprises_are_what_priorities_are_made_of():
+def test_priorities_are_errors_of_scalars_and_losses_of_distributions():
     """|error| of a scalar whatever its loss, and the loss itself of distributions."""
     for huber_at in (None, 0.5):
-        own = Scalar(jnp.array([1.0, 7.0]), huber_at).taken(0)
-        assert own.surprise_to(Scalar(jnp.float32(4), huber_at)) == 3.0
+        own = ScalarReturn(jnp.array([1.0, 7.0]), huber_at).taken(0)
+        assert own.priority_to(ScalarReturn(jnp.float32(4), huber_at)) == 3.0
     atoms = jnp.linspace(-2.0, 2.0, ATOMS)
     choice = two_actions(0, 2, 0.3)
-    for kind in (lambda values: Categorical(values, atoms), even):
+    for kind in (lambda values: CategoricalReturn(values, atoms), even):
         own, target = kind(random_values(0, ACTIONS, ATOMS)).taken(1), kind(random_values(1, ACTIONS, ATOMS))
         backed_up = target.under(choice).backup(0.5, 0.9)
-        assert own.surprise_to(backed_up) == own.loss_to(backed_up)
+        assert own.priority_to(backed_up) == own.loss_to(backed_up)
 
 
 # Categorical
@@ -75,7 +83,7 @@ def test_surprises_are_what_priorities_are_made_of():
 def test_categorical_by_hand():
     atoms = jnp.array([0.0, 1.0, 2.0])
     probabilities = jnp.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]])
-    returns = Categorical(jnp.log(probabilities), atoms)
+    returns = CategoricalReturn(jnp.log(probabilities), atoms)
     np.testing.assert_allclose(returns.mean, [0.75, 1.625], rtol=1e-6)
     np.testing.assert_allclose(returns.taken(1).mean, 1.625, rtol=1e-6)
     mixed = returns.under(two_actions(1, 0, 0.5))
@@ -94,9 +102,9 @@ def test_categorical_loss_is_that_of_rlax(reward: float, discount: float):
     atoms = jnp.linspace(-2.0, 2.0, ATOMS)
     online, target = random_values(0, ACTIONS, ATOMS), random_values(1, ACTIONS, ATOMS)
     expected = rlax.categorical_q_learning(atoms, online, 2, reward, discount, atoms, target)
-    bootstrap = Categorical(target, atoms)
+    bootstrap = CategoricalReturn(target, atoms)
     greedy = Choice(jnp.argmax(bootstrap.mean)[None], jnp.ones(1))
-    loss = Categorical(online, atoms).taken(2).loss_to(bootstrap.under(greedy).backup(reward, discount))
+    loss = CategoricalReturn(online, atoms).taken(2).loss_to(bootstrap.under(greedy).backup(reward, discount))
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
@@ -120,7 +128,9 @@ def test_projection_at_integer_positions_loses_no_mass():
 def test_a_terminal_reward_on_an_atom_or_outside_the_support_is_one_atom(reward: float, place: int):
     """Both ends, the middle, and beyond: all the mass, in one place."""
     atoms = jnp.linspace(-2.0, 2.0, ATOMS)
-    target = Categorical(random_values(3, ACTIONS, ATOMS), atoms).under(two_actions(0, 1, 0.5)).backup(reward, 0.0)
+    target = (
+        CategoricalReturn(random_values(3, ACTIONS, ATOMS), atoms).under(two_actions(0, 1, 0.5)).backup(reward, 0.0)
+    )
     projected = project(target.atoms, target.probabilities, atoms)
     np.testing.assert_allclose(projected, np.eye(ATOMS)[place], atol=1e-6)
     np.testing.assert_allclose(
@@ -156,7 +166,7 @@ def test_projection_keeps_mass_and_mean_and_agrees_with_rlax(moved: list[float],
 
 def test_mixing_categorical_returns_commutes_with_projection():
     atoms = jnp.linspace(-2.0, 2.0, ATOMS)
-    returns = Categorical(random_values(3, ACTIONS, ATOMS), atoms)
+    returns = CategoricalReturn(random_values(3, ACTIONS, ATOMS), atoms)
     moved = 0.7 + 0.9 * atoms
     mixed = returns.under(two_actions(0, 2, 0.2)).backup(0.7, 0.9)
     apart = [project(moved, returns.probabilities[action], atoms) for action in (0, 2)]
@@ -174,9 +184,9 @@ def test_terminal_categorical_target_is_the_reward_alone():
 # Quantile
 
 
-def even(values: jax.Array, kappa: float = 1.0, mixing: Mixing = "interpolate") -> Quantile:
+def even(values: jax.Array, kappa: float = 1.0, mixing: Mixing = "interpolate") -> QuantileReturn:
     count = values.shape[-1]
-    return Quantile(values, (jnp.arange(count) + 0.5) / count, jnp.full(count, 1 / count), kappa, mixing)
+    return QuantileReturn(values, (jnp.arange(count) + 0.5) / count, jnp.full(count, 1 / count), kappa, mixing)
 
 
 def atoms_of(values: jax.Array) -> QuantileTarget:
@@ -221,7 +231,7 @@ def test_quantile_mean_follows_uneven_widths():
     widths = jnp.array([0.5, 0.25, 0.25])
     for mixing in get_args(Mixing):
         levels = jnp.array([0.25, 0.625, 0.875])
-        returns = Quantile(jnp.array([[1.0, 2.0, 4.0]]), levels, widths, mixing=mixing)
+        returns = QuantileReturn(jnp.array([[1.0, 2.0, 4.0]]), levels, widths, mixing=mixing)
         np.testing.assert_array_equal(returns.mean, [2.0])
         assert returns.under(Choice(jnp.array([0]), jnp.ones(1))).mean == 2.0
 
@@ -250,7 +260,7 @@ def test_a_tiny_kappa_approaches_plain_quantile_regression():
 
 @pytest.mark.parametrize("error", [-2.0, -1.0, 0.0, 1.0, 2.0])
 def test_quantile_loss_at_and_beyond_kappa(error: float):
-    own = Quantile(jnp.zeros(1), jnp.array([0.25]), jnp.ones(1), huber_at=1.0)
+    own = QuantileReturn(jnp.zeros(1), jnp.array([0.25]), jnp.ones(1), huber_at=1.0)
     loss = own.loss_to(atoms_of(jnp.array([error])))
     slope = 0.75 if error < 0 else 0.25
     assert loss == slope * {0.0: 0.0, 1.0: 0.5, 2.0: 1.5}[abs(error)]

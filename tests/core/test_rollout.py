@@ -59,24 +59,57 @@ def test_the_bellman_estimate_is_the_score_of_the_action_taken():
     assert bellman_estimate(prediction, VALUES.__getitem__, 0.0) == 2
 
 
-def test_a_score_is_the_mean_over_its_samples():
+def keys_of(key: jax.Array, action: int, samples: int) -> list[jax.Array]:
+    """The action's own, then one folded from it for every further sample."""
+    own = jax.random.fold_in(key, action)
+    return [own, *(jax.random.fold_in(own, sample) for sample in range(1, samples))]
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_a_score_is_the_mean_over_its_samples(samples: int):
     key, context = jax.random.key(1), jnp.array([0.3, -0.2])
     expected = np.zeros(5)
     for action in range(5):
-        for sample in range(3):
-            own_key = jax.random.fold_in(jax.random.fold_in(key, action), sample)
+        for own_key in keys_of(key, action, samples):
             prediction = noisy_step(context, jnp.int32(action), own_key)
-            expected[action] += bellman_estimate(prediction, linear_values, 0.9) / 3
-    np.testing.assert_allclose(noisy_scores(key, samples=3), expected, rtol=1e-5)
+            expected[action] += bellman_estimate(prediction, linear_values, 0.9) / samples
+    np.testing.assert_allclose(noisy_scores(key, samples=samples), expected, rtol=1e-5)
+
+
+def drawn_scores(key: jax.Array, samples: int) -> np.ndarray:
+    """Scores of a model that predicts a random number, and nothing after it."""
+
+    def step(context: jax.Array, action: jax.Array, key: jax.Array) -> Prediction:
+        return Prediction(jax.random.normal(key), jnp.zeros(1), 0.0)
+
+    return np.asarray(rollout_scores(step, lambda _: jnp.zeros(2), jnp.zeros(1), 5, key, discount=0.9, samples=samples))
 
 
 def test_each_action_and_each_sample_has_noise_of_its_own():
+    """Sums over one, two and three samples differ by what each further one has drawn: fifteen numbers, all apart."""
     key = jax.random.key(1)
-    one, two = noisy_scores(key), noisy_scores(key, samples=2)
-    assert len(np.unique(one)) == 5
-    second = 2 * two - one  # the first sample does not depend on how many follow
-    assert not np.any(np.isclose(one, second))
-    assert np.all(noisy_scores(jax.random.key(2)) != one)
+    sums = [samples * drawn_scores(key, samples) for samples in (1, 2, 3)]
+    drawn = np.stack([sums[0], sums[1] - sums[0], sums[2] - sums[1]], axis=1)  # [action, sample]
+    expected = [[jax.random.normal(own) for own in keys_of(key, action, 3)] for action in range(5)]
+    np.testing.assert_allclose(drawn, expected, rtol=1e-4, atol=1e-5)
+    apart = np.abs(drawn.reshape(-1, 1) - drawn.reshape(1, -1))[~np.eye(15, dtype=bool)]
+    assert apart.min() > 1e-3
+    assert np.abs(drawn_scores(jax.random.key(2), 1) - sums[0]).min() > 1e-3, "another key, other numbers"
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_candidates_score_as_they_do_among_all(chunk: int | None):
+    key, candidates = jax.random.key(3), jnp.array([3, 0, 4], jnp.int32)
+    few = noisy_scores(key, candidates=candidates, chunk=chunk, samples=2)
+    np.testing.assert_allclose(few, noisy_scores(key, samples=2)[np.asarray(candidates)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("chunk", "loops"), [(None, False), (100, False), (5, False), (4, True), (1, True)])
+def test_only_chunks_below_the_action_count_are_a_loop(chunk: int | None, loops: bool):
+    def scores(key: jax.Array) -> jax.Array:
+        return rollout_scores(noisy_step, linear_values, jnp.zeros(2), 5, key, discount=0.9, chunk=chunk)
+
+    assert ("scan[" in str(jax.make_jaxpr(scores)(jax.random.key(0)))) == loops
 
 
 @pytest.mark.parametrize("samples", [1, 3])

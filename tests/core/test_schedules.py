@@ -7,18 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core.schedules import exploration, importance_exponent, learning_rate_factor, model_update_credit
+from sadq.core.schedules import exploration_rate, importance_exponent, learning_rate_factor, model_update_credit
 
 
 def test_exponential_exploration_has_a_time_constant():
     steps = jnp.array([0, 100, 200, 10_000])
     expected = [1.0, 0.1 + 0.9 / math.e, 0.1 + 0.9 / math.e**2, 0.1]
-    np.testing.assert_allclose(exploration(steps, 1.0, 0.1, 100), expected, rtol=1e-5)
+    np.testing.assert_allclose(exploration_rate(steps, 1.0, 0.1, 100), expected, rtol=1e-5)
 
 
 def test_linear_exploration_ends_at_the_ramp():
     steps = jnp.array([0, 25, 100, 10_000])
-    np.testing.assert_allclose(exploration(steps, 1.0, 0.2, 100, "linear"), [1.0, 0.8, 0.2, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(exploration_rate(steps, 1.0, 0.2, 100, "linear"), [1.0, 0.8, 0.2, 0.2], rtol=1e-6)
 
 
 def test_learning_rate_factor():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core import Prediction, Scalar, greedy, rollout_scores, successor_guided
+from sadq.core import Prediction, ScalarReturn, greedy, guided, rollout_scores
 
 STATES, ACTIONS = 4, 3
 DISCOUNT, ALPHA = 0.9, 0.25
@@ -56,9 +56,9 @@ def mixed(mdp: Mdp, q: jax.Array, scores: jax.Array, discount: float = DISCOUNT)
     """T_mix Q for given scores of every state's actions."""
 
     def value(values: jax.Array, score: jax.Array) -> jax.Array:
-        return Scalar(values).under(successor_guided(greedy, ALPHA)(values, values, score)).mean
+        return ScalarReturn(values).under(guided(greedy(values, values), score, ALPHA)).mean
 
-    return Scalar(mdp.transitions @ jax.vmap(value)(q, scores)).backup(mdp.rewards, discount).mean
+    return ScalarReturn(mdp.transitions @ jax.vmap(value)(q, scores)).backup(mdp.rewards, discount).mean
 
 
 @jax.jit

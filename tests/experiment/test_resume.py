@@ -17,9 +17,8 @@ import tiny_runs
 from tiny_runs import CHUNK, CHUNKS, MEMBERS, TINY, assert_same_run, copied, options
 
 from sadq.cli import main as cli
-from sadq.experiment import progress
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import checkpoint, progress
 from sadq.experiment.folder import CHECKPOINTS, METRICS
 from sadq.experiment.run import reopen
 
@@ -114,7 +113,7 @@ def test_the_checkpoint_of_a_run_with_another_network_is_refused(halfway, tmp_pa
         for name, value in tiny_runs.tensors(run).items()
     }
     tiny_runs.store(newest, wider)
-    with pytest.raises(SadqError, match=r"does not belong to this run: .*encoder.*float32\[2, 6, 16\]"):
+    with pytest.raises(SadqError, match=r"does not belong to this run: .*encoder.*float32\[2, 1, 6, 16\]"):
         tiny_runs.resume(run)
 
 

@@ -13,8 +13,9 @@ from sadq.types import Array, Key
 JITTER = 1e-6
 """Added to a precision's diagonal, relative to its mean, against rounding."""
 
-SMALLEST_DEVIATION = 0.01
-"""The least deviation of a return that is believed without being told, so that rewards still unseen are possible."""
+PRIOR_RETURNS = 40.0
+"""How many returns of deviation 1 the belief about their noise is worth before any was seen: where none was rewarded yet,
+residuals are zero, and so would be all that is left to explore."""
 
 
 class Posterior(NamedTuple):
@@ -56,18 +57,10 @@ def evidence(features: Array, actions: Array, returns: Array, weights: Array, ac
 
 
 def residual_deviation(seen: Evidence, mean: Array) -> Array:
-    """How far returns lie from mean_a . phi, as a root mean square over all the evidence: f32[].
-
-    Never below a hundredth of the returns' own: where a batch is fitted exactly, as one without any reward is, a
-    deviation of zero would leave nothing to explore.
-    """
-    explained = 2 * jnp.sum(mean * seen.moment, axis=1) - jnp.einsum(
-        "ah,ahg,ag->a", mean, seen.gram, mean, precision="highest"
-    )
-    count = jnp.maximum(jnp.sum(seen.returns), 1)
-    power = jnp.sum(seen.power) / count
-    square = jnp.maximum(power - jnp.sum(explained) / count, 1e-4 * power)
-    return jnp.sqrt(jnp.maximum(square, SMALLEST_DEVIATION**2))
+    """How far returns lie from mean_a . phi, as a root mean square over the evidence and the belief before it: f32[]."""
+    explained = 2 * jnp.sum(mean * seen.moment) - jnp.einsum("ah,ahg,ag->", mean, seen.gram, mean, precision="highest")
+    unexplained = jnp.maximum(jnp.sum(seen.power) - explained, 0.0)
+    return jnp.sqrt((unexplained + PRIOR_RETURNS) / (jnp.sum(seen.returns) + PRIOR_RETURNS))
 
 
 def infer(seen: Evidence, prior_deviation: float, noise_deviation: Array | float) -> Posterior:

@@ -1,4 +1,4 @@
-"""Environments: native ones in JAX, Gymnasium's on the host, and how to name or register either.
+"""Environments: native ones in JAX, Gymnasium's on the host, how to name either; imports `types`, `keys` and `errors` only.
 
 Names are imported when first used, so that a worker process, which needs none of JAX, does not wait for it.
 """

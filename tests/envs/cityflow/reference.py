@@ -7,7 +7,7 @@ import numpy as np
 
 from sadq.envs.cityflow.demand import Trips
 from sadq.envs.cityflow.files import VehicleType
-from sadq.envs.cityflow.network import NOWHERE, Network
+from sadq.envs.cityflow.road_network import NOWHERE, RoadNetwork
 
 NEVER = 2**31 - 1
 TURN_SPEED = 8.3333
@@ -43,7 +43,7 @@ class Car:
 
 
 class Reference:
-    def __init__(self, network: Network, trips: Trips) -> None:
+    def __init__(self, network: RoadNetwork, trips: Trips) -> None:
         self.network, self.trips = network, trips
         self.dt = network.scenario.interval
         self.lanes = network.lane_count

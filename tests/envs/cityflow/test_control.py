@@ -8,7 +8,7 @@ import pytest
 
 from sadq.envs.cityflow.control import control_of
 from sadq.envs.cityflow.grid import Grid
-from sadq.envs.cityflow.network import build
+from sadq.envs.cityflow.road_network import build
 from sadq.errors import SadqError
 
 

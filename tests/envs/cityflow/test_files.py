@@ -9,7 +9,7 @@ import nets
 import numpy as np
 import pytest
 
-from sadq.envs.cityflow import demand, files, network, signals
+from sadq.envs.cityflow import demand, files, road_network, signals
 from sadq.errors import SadqError
 
 
@@ -65,8 +65,8 @@ def changed(value: Any, path: str, new: Any) -> Any:
     return value
 
 
-def build(folder: Path, net: dict, flows: list, **config: Any) -> network.Network:
-    return network.build(files.read_scenario(nets.write_scenario(folder, net, flows, **config)))
+def build(folder: Path, net: dict, flows: list, **config: Any) -> road_network.RoadNetwork:
+    return road_network.build(files.read_scenario(nets.write_scenario(folder, net, flows, **config)))
 
 
 def test_a_sound_scenario_is_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sadq.envs.cityflow.files import LINK_KINDS, read_scenario
 from sadq.envs.cityflow.geometry import lane_points
 from sadq.envs.cityflow.grid import CAR, TRUCK, Grid
-from sadq.envs.cityflow.network import build
+from sadq.envs.cityflow.road_network import build
 from sadq.errors import SadqError
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from reference import Reference
 
-from sadq.envs.cityflow import demand, files, network
+from sadq.envs.cityflow import demand, files, road_network
 from sadq.envs.cityflow.demand import Demand, Trips
 from sadq.envs.cityflow.engine import NO_SLOT, TOO_MANY_MOVERS, Simulator, State
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.envs.cityflow.simulate import Simulation, simulated
 
 STEPS = 200
@@ -38,7 +38,7 @@ def assert_equals_reference(run: Simulation, phases: np.ndarray) -> None:
 @pytest.mark.parametrize(("seed", "interval"), [(3, 0.5), (4, 0.3)])
 def test_arrays_and_plain_rules_agree_whatever_the_interval(tmp_path: Path, seed: int, interval: float) -> None:
     config = nets.write_random(tmp_path, seed, 2, 2, interval)
-    built = network.build(files.read_scenario(config))
+    built = road_network.build(files.read_scenario(config))
     assert built.ways.dead_end.any()
     phases = nets.random_phases(config, seed, STEPS)
     assert_equals_reference(simulated(built, demand.drawn_trips(built, STEPS), phases), phases)
@@ -49,7 +49,7 @@ class Batch:
 
     def __init__(self, folder: Path) -> None:
         config = nets.write_random(folder, 11, 2, 2)
-        self.network: Network = network.build(files.read_scenario(config))
+        self.network: RoadNetwork = road_network.build(files.read_scenario(config))
         self.trips: list[Trips] = [demand.drawn_trips(self.network, STEPS, seed) for seed in range(SEEDS)]
         self.phases = np.stack([nets.random_phases(config, seed, STEPS) for seed in range(SEEDS)])
         self.simulator = Simulator(self.network, 300)

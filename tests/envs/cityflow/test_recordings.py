@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sadq.envs.cityflow import demand, files, network
+from sadq.envs.cityflow import demand, files, road_network
 from sadq.envs.cityflow.simulate import simulate
 
 OURS = Path(__file__).parents[2] / "data" / "cityflow"
@@ -42,7 +42,7 @@ def test_every_vehicle_at_every_second(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mixed_types", "cross_conflict", "spillback"])
 def test_first_lanes_and_priorities_are_drawn_as_the_engine_draws_them(name: str) -> None:
     folder = OURS / name
-    built = network.build(files.read_scenario(folder / "config.json"))
+    built = road_network.build(files.read_scenario(folder / "config.json"))
     given = demand.read_trips(folder / "trips.csv.gz", built, 300)
     drawn = demand.drawn_trips(built, 300)
     for ours, theirs in zip(drawn, given, strict=True):

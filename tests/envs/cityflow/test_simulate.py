@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sadq.envs.cityflow import files, network, routing
+from sadq.envs.cityflow import files, road_network, routing
 from sadq.envs.cityflow.ordering import engine_sorted
 from sadq.envs.cityflow.simulate import simulate
 from sadq.errors import SadqError
@@ -81,7 +81,7 @@ def test_a_route_takes_the_shortest_way_and_ends_where_lanes_do() -> None:
 
 
 def test_only_links_in_use_are_kept() -> None:
-    built = network.build(files.read_scenario(ONE_CAR.parent / "cross_conflict" / "config.json"))
+    built = road_network.build(files.read_scenario(ONE_CAR.parent / "cross_conflict" / "config.json"))
     assert len(built.link_names) == 12  # of 24
     assert set(built.ways.drivable.tolist()) >= set(range(built.lane_count, len(built.length)))
     twin = built.crossings.twin

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sadq.envs.cityflow.files import LINK_KINDS, Intersection
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 
 MOST_ACTIONS = 4**6
@@ -99,7 +99,7 @@ class Control:
         return after[np.concatenate(self.outgoing)].sum() - self.queue(after)
 
 
-def control_of(network: Network, mode: ActionMode = "joint") -> Control:
+def control_of(network: RoadNetwork, mode: ActionMode = "joint") -> Control:
     """Control of all signals of a network."""
     lanes = {name: index for index, name in enumerate(network.lane_names)}
     signals = [one for one in network.scenario.net.intersections if not one.virtual]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.cityflow.files import Flow
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 from sadq.types import Array
 
@@ -38,12 +38,12 @@ class Demand(NamedTuple):
     queue_end: Array  # i32[Q] one past its last
 
 
-def entry_lanes(network: Network) -> np.ndarray:
+def entry_lanes(network: RoadNetwork) -> np.ndarray:
     """The lanes on which some flow may start."""
     return np.array(sorted({lane for start in network.starts for lane in start}), int)
 
 
-def drawn_trips(network: Network, steps: int, seed: int | None = None) -> Trips:
+def drawn_trips(network: RoadNetwork, steps: int, seed: int | None = None) -> Trips:
     """The trips of the first steps, with first lanes and priorities as the engine draws them from a seed.
 
     The engine draws a priority and a thread number as it creates each vehicle of a step, flow by flow, and then the
@@ -67,7 +67,7 @@ def drawn_trips(network: Network, steps: int, seed: int | None = None) -> Trips:
     return Trips(flow, count, created, lane, priority)
 
 
-def read_trips(path: str | Path, network: Network, steps: int) -> Trips:
+def read_trips(path: str | Path, network: RoadNetwork, steps: int) -> Trips:
     """The trips of the first steps, with first lanes and priorities from a table `vehicle,...,first_lane,priority`."""
     flow, count, created = _created(network.scenario.flows, network.scenario.interval, steps)
     lanes = {name: number for number, name in enumerate(network.lane_names)}
@@ -100,7 +100,7 @@ def read_trips(path: str | Path, network: Network, steps: int) -> Trips:
     return trips
 
 
-def demand_of(network: Network, trips: Trips) -> Demand:
+def demand_of(network: RoadNetwork, trips: Trips) -> Demand:
     """Group trips by the lane that they start on."""
     if not len(trips.flow):  # an array of none cannot be looked into: one trip that never comes stands for it
         nothing = jnp.zeros(len(entry_lanes(network)), jnp.int32)
@@ -144,7 +144,7 @@ def _created(flows: tuple[Flow, ...], interval: float, steps: int) -> tuple[np.n
     return table[:, 1], table[:, 2], table[:, 0]
 
 
-def _first_roads(network: Network) -> list[int]:
+def _first_roads(network: RoadNetwork) -> list[int]:
     number = {road.name: index for index, road in enumerate(network.scenario.net.roads)}
     return [number[route[0]] for route in network.routes]
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from sadq.envs.cityflow.engine import State
 from sadq.envs.cityflow.environment import WAITING_SPEED, CityFlow, CityFlowState
 from sadq.envs.cityflow.geometry import lane_points
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 from sadq.types import Array
 
@@ -111,7 +111,7 @@ def _replay(environment: CityFlow) -> Callable[[CityFlowState], tuple[Moments, M
     return replay
 
 
-def positions(network: Network, history: TrafficHistory, moment: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def positions(network: RoadNetwork, history: TrafficHistory, moment: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x and y [n, 2], speed [n], on a lane bool[n]) of the vehicles inside the net at a moment."""
     drivable = history.drivable[moment]
     inside = drivable < len(network.length)
@@ -123,7 +123,7 @@ def positions(network: Network, history: TrafficHistory, moment: int) -> tuple[n
     return place, history.speed[moment][inside], drivable < network.lane_count
 
 
-def _lines(network: Network) -> np.ndarray:
+def _lines(network: RoadNetwork) -> np.ndarray:
     """Points along every drivable, f[drivables, PIECES + 1, 2]; links are drawn straight from lane to lane."""
     net = network.scenario.net
     widths = {intersection.name: intersection.width for intersection in net.intersections}
@@ -144,7 +144,7 @@ def _resampled(points: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(wanted, along, points[:, axis]) for axis in (0, 1)], axis=1)
 
 
-def _figure(network: Network, history: TrafficHistory):
+def _figure(network: RoadNetwork, history: TrafficHistory):
     """A figure, and the function that makes it show a moment."""
     lines = _lines(network)
     span = np.ptp(lines.reshape(-1, 2), axis=0)

@@ -18,7 +18,7 @@ from sadq.envs.cityflow.car_following import (
 from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.intersection import YIELD_DISTANCE, Threats, find_threats, yield_to
 from sadq.envs.cityflow.moving import move
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.envs.cityflow.tables import (
     DEAD_END,
     ON_LINK,
@@ -59,7 +59,7 @@ class Simulator:
 
     def __init__(
         self,
-        network: Network,
+        network: RoadNetwork,
         capacity: int,
         movers: int | None = None,
         chunk: int | None = None,
@@ -102,7 +102,7 @@ class Simulator:
         return State(zero, vehicles, lists, demand.queue_start, zero, zero, zero)
 
     def step(self, demand: Demand, state: State, phases: Array) -> State:
-        """The state one interval later, with signal i of `Network.signals` in phase `phases[i]`."""
+        """The state one interval later, with signal i of `RoadNetwork.signals` in phase `phases[i]`."""
         # Leaders beyond the own drivable are those of the end of the last step: who is admitted now is not seen yet.
         entrance = self._entrances(state)
         vehicles, lists, queue, full = admit(

@@ -17,7 +17,7 @@ from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.engine import Simulator, State
 from sadq.envs.cityflow.episodes import Departures, departures_of, draw_demand
 from sadq.envs.cityflow.grid import Grid
-from sadq.envs.cityflow.network import Network, build
+from sadq.envs.cityflow.road_network import RoadNetwork, build
 from sadq.envs.cityflow.sources import Source, config_file, record
 from sadq.envs.fixed_policies import Policy
 from sadq.errors import SadqError
@@ -74,7 +74,7 @@ class CityFlow(Environment):
         _check(self)
 
     @property
-    def network(self) -> Network:
+    def network(self) -> RoadNetwork:
         return _network(self.scenario)
 
     @property
@@ -247,7 +247,7 @@ def default_capacity(environment: CityFlow) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def _network(scenario: Source) -> Network:
+def _network(scenario: Source) -> RoadNetwork:
     return build(scenario.scenario())
 
 

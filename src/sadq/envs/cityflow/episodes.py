@@ -8,7 +8,7 @@ import numpy as np
 
 from sadq import keys
 from sadq.envs.cityflow.demand import Demand, drawn_trips, entry_lanes
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.types import Key
 
 
@@ -23,7 +23,7 @@ class Departures(NamedTuple):
     place: np.ndarray  # i32[F, C], where the way from each begins
 
 
-def departures_of(network: Network, steps: int) -> Departures:
+def departures_of(network: RoadNetwork, steps: int) -> Departures:
     """The departures of episodes that last so many steps of the engine."""
     trips, lanes = drawn_trips(network, steps), entry_lanes(network)
     most = max(map(len, network.starts), default=1)

@@ -36,7 +36,7 @@ class RoadLink:
 
 
 @dataclasses.dataclass(frozen=True)
-class Phase:
+class SignalPhase:
     seconds: float
     road_links: frozenset[int]  # those that have green
 
@@ -48,7 +48,7 @@ class Intersection:
     width: float
     roads: tuple[str, ...]
     road_links: tuple[RoadLink, ...]
-    phases: tuple[Phase, ...]
+    phases: tuple[SignalPhase, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,14 +215,14 @@ def _road_link(node: Node, intersection: str, roads: dict[str, Road]) -> RoadLin
     return RoadLink(LINK_KINDS[kind], ends[0].name, ends[1].name, tuple(links))
 
 
-def _phase(node: Node, link_count: int) -> Phase:
+def _phase(node: Node, link_count: int) -> SignalPhase:
     green = set()
     for entry in node.items("availableRoadLinks"):
         index = entry.as_integer()
         if not 0 <= index < link_count:
             raise entry.error(f"is {index}, but this intersection has {link_count} road link(s), counted from 0")
         green.add(index)
-    return Phase(node.non_negative("time"), frozenset(green))
+    return SignalPhase(node.non_negative("time"), frozenset(green))
 
 
 def _points(node: Node, at_least: int) -> Points:

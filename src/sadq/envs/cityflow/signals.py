@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 
 
-def cycled_phases(network: Network, steps: int) -> np.ndarray:
+def cycled_phases(network: RoadNetwork, steps: int) -> np.ndarray:
     """i[steps, signals]: each signal goes through its phases in order, each for its own time."""
     interval = network.scenario.interval
     schedule = np.zeros((steps, len(network.signals)), np.int32)
@@ -26,7 +26,7 @@ def cycled_phases(network: Network, steps: int) -> np.ndarray:
     return schedule
 
 
-def read_phases(path: str | Path, network: Network, steps: int) -> np.ndarray:
+def read_phases(path: str | Path, network: RoadNetwork, steps: int) -> np.ndarray:
     """i[steps, signals] from a table `time,intersection,phase`: a phase stays until the next row, and 0 comes first.
 
     Of rows for the same time and intersection the last one holds.

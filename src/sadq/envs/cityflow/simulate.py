@@ -15,7 +15,7 @@ import numpy as np
 from sadq.envs.cityflow.demand import Demand, Trips, demand_of, drawn_trips, read_trips
 from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, Simulator, State
 from sadq.envs.cityflow.files import read_scenario
-from sadq.envs.cityflow.network import Network, build
+from sadq.envs.cityflow.road_network import RoadNetwork, build
 from sadq.envs.cityflow.signals import cycled_phases, read_phases
 from sadq.errors import SadqError
 from sadq.types import Array
@@ -38,7 +38,7 @@ class Recording(NamedTuple):
 class Simulation(NamedTuple):
     """A simulated scenario."""
 
-    network: Network
+    network: RoadNetwork
     trips: Trips
     steps: int
     recording: Recording
@@ -77,7 +77,7 @@ def simulate(
 
 
 def simulated(
-    network: Network, trips: Trips, schedule: np.ndarray, progress: Callable[[int, int], None] | None = None
+    network: RoadNetwork, trips: Trips, schedule: np.ndarray, progress: Callable[[int, int], None] | None = None
 ) -> Simulation:
     """Run a schedule of phases, i[steps, signals]; sizes that turn out too small are doubled, and the run restarts."""
     capacity, movers = min(_FIRST_CAPACITY, len(trips.flow)), None

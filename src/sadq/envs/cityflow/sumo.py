@@ -22,7 +22,7 @@ import numpy as np
 
 from sadq.envs.cityflow.environment import CityFlow, make
 from sadq.envs.cityflow.files import LINK_KINDS, Intersection, RoadLink
-from sadq.envs.cityflow.network import Network
+from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.envs.cityflow.signal_rules import RULES
 from sadq.envs.fixed_policies import play
 from sadq.errors import SadqError
@@ -116,7 +116,7 @@ def simulate(environment: CityFlow, policy: str, net: Path, seed: int = 0) -> di
     }
 
 
-def write_net(network: Network, folder: Path) -> Path:
+def write_net(network: RoadNetwork, folder: Path) -> Path:
     """The road net as SUMO's, made by `netconvert`; roads and signals keep their names."""
     net = network.scenario.net
     nodes, edges, connections = (ElementTree.Element(tag) for tag in ("nodes", "edges", "connections"))
@@ -178,7 +178,7 @@ def write_trips(environment: CityFlow, path: Path) -> dict[str, float]:
     return due
 
 
-def _lane_pairs(network: Network, link: RoadLink) -> list[tuple[int, int]]:
+def _lane_pairs(network: RoadNetwork, link: RoadLink) -> list[tuple[int, int]]:
     """(from, to) lanes of a road link in SUMO's count, from the right: left turns keep left, right turns right."""
     roads = {road.name: len(road.lanes) for road in network.scenario.net.roads}
     starts = sorted({one.start_lane for one in link.lane_links})
@@ -194,13 +194,13 @@ def _lane_pairs(network: Network, link: RoadLink) -> list[tuple[int, int]]:
     return pairs
 
 
-def _sumo_lane(network: Network, lane: str) -> str:
+def _sumo_lane(network: RoadNetwork, lane: str) -> str:
     road, _, index = lane.rpartition("_")
     lanes = next(len(one.lanes) for one in network.scenario.net.roads if one.name == road)
     return f"{road}_{lanes - 1 - int(index)}"
 
 
-def _links(libsumo: Any, signal: str, network: Network) -> list[tuple[int, tuple[bool, ...]]]:
+def _links(libsumo: Any, signal: str, network: RoadNetwork) -> list[tuple[int, tuple[bool, ...]]]:
     """(kind, whether green by phase) of each of SUMO's links at a signal, in the order of its state's letters."""
     intersection: Intersection = next(one for one in network.scenario.net.intersections if one.name == signal)
     by_roads = {(link.start_road, link.end_road): index for index, link in enumerate(intersection.road_links)}

@@ -7,7 +7,7 @@ import numpy as np
 
 from sadq.envs.cityflow.arrays import take
 from sadq.envs.cityflow.demand import entry_lanes
-from sadq.envs.cityflow.network import NOWHERE, Network
+from sadq.envs.cityflow.road_network import NOWHERE, RoadNetwork
 from sadq.types import Array
 
 TURN_SPEED = 8.3333
@@ -98,7 +98,7 @@ def link_of(traits: Array, sizes: "Sizes") -> Array:
     return traits >> (_FLAG_BITS + sizes.kinds.bit_length() - 1)
 
 
-def make_tables(network: Network, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
+def make_tables(network: RoadNetwork, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
     """Constants in the given floating type."""
     kinds = _kinds(network, dtype)
     kind_count = 1 << (len(kinds.length) - 1).bit_length()
@@ -148,7 +148,7 @@ def make_tables(network: Network, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
     return tables, Sizes(lanes, links, drivables, kind_count, link_queue, nowhere, hops_ahead, hops_moved)
 
 
-def _kinds(network: Network, dtype: jnp.dtype) -> Kinds:
+def _kinds(network: RoadNetwork, dtype: jnp.dtype) -> Kinds:
     interval = network.scenario.interval
     rows: list[tuple[float, ...]] = [
         (

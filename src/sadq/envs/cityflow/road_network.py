@@ -31,7 +31,7 @@ class Ways(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Network:
+class RoadNetwork:
     """Static description of a scenario. Lanes have the engine's order; links that no vehicle takes are left out."""
 
     scenario: Scenario
@@ -61,7 +61,7 @@ class Network:
         return self.lane_names + self.link_names
 
 
-def build(scenario: Scenario) -> Network:
+def build(scenario: Scenario) -> RoadNetwork:
     """Lay out a scenario's net and the ways of its flows."""
     net = scenario.net
     full = _full_links(net)
@@ -76,7 +76,7 @@ def build(scenario: Scenario) -> Network:
     ways = ways._replace(drivable=renumber[ways.drivable])
     taken = [full[index] for index in used]
     signals = [intersection for intersection in net.intersections if not intersection.virtual]
-    return Network(
+    return RoadNetwork(
         scenario,
         lane_names=tuple(lane.name for lane in lanes),
         link_names=tuple(f"{lanes[link.start].name}_TO_{lanes[link.end].name}" for link in taken),
