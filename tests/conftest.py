@@ -1,8 +1,9 @@
-"""Helper modules of the tests are importable by name from any test, and a worker stays small."""
+"""Helper modules of the tests are importable by name from any test, and a worker stays small: a laptop runs two of them."""
 
 import ctypes
 import functools
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,26 +13,45 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+LARGE = 1_500  # MB
+AGAIN = 500  # MB more than what could not be given back the last time
+
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiled programs and what a module remembers of them go with it: no other module asks for them again."""
+    """Compiled programs, and what a module's caches remember, go with it: no other module asks for them again."""
     yield
     for remembered in vars(request.module).values():
         if isinstance(remembered, functools._lru_cache_wrapper) and remembered.__module__ == request.module.__name__:
             remembered.cache_clear()
+    forget()
+
+
+@pytest.fixture(autouse=True)
+def a_large_worker_forgets() -> Iterator[None]:
+    """Within a module that compiles a lot they go when they have become too much, and are built again where needed."""
+    yield
+    if resident() > max(LARGE, forget.left + AGAIN):
+        forget()
+
+
+def forget() -> None:
+    """Drop what JAX has compiled, and hand the memory back."""
     jax.clear_caches()
     gc.collect()
-    if give_back is not None:
-        give_back(0)
+    if hasattr(C_LIBRARY, "malloc_trim"):  # glibc keeps what was freed for later
+        C_LIBRARY.malloc_trim(0)
+    forget.left = resident()
 
 
-def _trim():
-    """glibc keeps what was freed for later; this hands it back. Other C libraries have no such function."""
+forget.left = 0
+C_LIBRARY = ctypes.CDLL(None) if os.name == "posix" else None
+
+
+def resident() -> float:
+    """MB of memory in use, where the system tells."""
     try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return None
-
-
-give_back = _trim()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -385,7 +385,7 @@ def test_a_bad_checkpoint_is_refused_in_one_sentence(command, damage, sentence, 
     assert sentence in refusal(command, unfinished, *extra)
 
 
-@pytest.mark.parametrize("content", [b"{half", b"[]", b'{"format": 7}', b'{"format": 1, "config": {"stepz": 3}}'])
+@pytest.mark.parametrize("content", [b"{half", b"[]", b'{"format": 7}', b'{"format": 2, "config": {"stepz": 3}}'])
 def test_a_bad_config_is_refused_in_one_sentence(content, unfinished, refusal):
     (unfinished / "config.json").write_bytes(content)
     assert "config" in refusal("resume", unfinished)

@@ -101,6 +101,13 @@ def test_limits(name: str, mask):
     np.testing.assert_array_equal(useless, [1.0, 1.0])
 
 
+@pytest.mark.parametrize("name", ["batch", "sample"])
+@pytest.mark.parametrize("error", [jnp.nan, jnp.inf])
+def test_a_model_that_has_diverged_is_not_heard(name: str, error: float):
+    weights = GATES.choice(name)(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([0.0, error]))
+    np.testing.assert_array_equal(weights, [1.0, 1.0])
+
+
 @pytest.mark.parametrize("name", list(GATES))
 def test_a_base_agent_stays_one_bit_for_bit(name: str):
     weights = GATES.choice(name)(jnp.float32(1), chosen(), TARGET_Q, SCORES, jnp.array([0.1, 0.3]))

@@ -7,7 +7,7 @@ import pytest
 
 from sadq import keys
 from sadq.core.posterior import (
-    SMALLEST_DEVIATION,
+    PRIOR_RETURNS,
     Evidence,
     Posterior,
     evidence,
@@ -54,7 +54,7 @@ def test_one_feature_by_hand():
     np.testing.assert_array_equal(seen.gram, [[[5.0]]])
     np.testing.assert_array_equal(seen.moment, [[9.0]])
     np.testing.assert_array_equal(seen.power, [17.0])
-    np.testing.assert_array_equal(seen.count, [2.0])
+    np.testing.assert_array_equal(seen.returns, [2.0])
     found = infer(seen, 1.0, 1.0)
     np.testing.assert_allclose(found.mean, [[1.5]], rtol=1e-5)
     np.testing.assert_allclose(found.root**2, [[[1 / 6]]], rtol=1e-5)
@@ -89,7 +89,7 @@ def test_every_sum_of_the_evidence_counts_by_weight_and_action():
         np.testing.assert_allclose(found.gram[action], (own[:, None] * FEATURES).T @ FEATURES, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.moment[action], FEATURES.T @ (own * RETURNS), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.power[action], np.sum(own * RETURNS**2), rtol=1e-5)
-        np.testing.assert_allclose(found.count[action], own.sum(), rtol=1e-6)
+        np.testing.assert_allclose(found.returns[action], own.sum(), rtol=1e-6)
     nothing = no_evidence(ACTIONS, WIDTH)
     assert jax.tree.map(jnp.shape, nothing) == jax.tree.map(jnp.shape, found)
     assert not any(leaf.any() for leaf in nothing)
@@ -101,20 +101,22 @@ def test_the_residual_deviation_is_that_of_the_returns_from_the_fit(counted):
     seen = evidence(FEATURES, TAKEN, RETURNS, jnp.asarray(counted), ACTIONS)
     for mean in (infer(seen, PRIOR, NOISE).mean, jnp.zeros((ACTIONS, WIDTH)), jnp.full((ACTIONS, WIDTH), 0.7)):
         predicted = np.sum(FEATURES * np.asarray(mean)[TAKEN], axis=1)
-        expected = np.sqrt(np.sum(counted * (RETURNS - predicted) ** 2) / counted.sum())
+        squares = np.sum(counted * (RETURNS - predicted) ** 2)
+        expected = np.sqrt((squares + PRIOR_RETURNS) / (counted.sum() + PRIOR_RETURNS))
         np.testing.assert_allclose(residual_deviation(seen, mean), expected, rtol=1e-4)
 
 
-def test_the_residual_deviation_has_two_floors():
-    """A perfect fit leaves a hundredth of the returns' own size, and returns of nothing the least deviation."""
-    features, taken = jnp.array([[1.0], [2.0]]), jnp.array([0, 0])
-    fitted = evidence(features, taken, jnp.array([30.0, 60.0]), jnp.ones(2), 1)
-    found = residual_deviation(fitted, jnp.array([[30.0]]))
-    np.testing.assert_allclose(found, 0.01 * np.sqrt((900 + 3600) / 2), rtol=1e-3)
-    assert SMALLEST_DEVIATION == 0.01
-    silent = evidence(features, taken, jnp.zeros(2), jnp.ones(2), 1)
-    for seen in (silent, no_evidence(1, 1)):
-        np.testing.assert_allclose(residual_deviation(seen, jnp.zeros((1, 1))), 0.01, rtol=1e-6)
+def test_the_residual_deviation_begins_at_one_and_forgets_it():
+    """Forty returns of deviation 1 are believed before any: n perfect fits leave sqrt(40 / (40 + n))."""
+    assert PRIOR_RETURNS == 40
+    assert residual_deviation(no_evidence(1, 1), jnp.zeros((1, 1))) == 1
+    for count in (1, 40, 1000):
+        fitted = evidence(jnp.full((count, 1), 2.0), jnp.zeros(count, int), jnp.full(count, 6.0), jnp.ones(count), 1)
+        found = residual_deviation(fitted, jnp.array([[3.0]]))
+        np.testing.assert_allclose(found, np.sqrt(40 / (40 + count)), rtol=1e-5)
+    # Rounding may explain more than there was: a fit of large returns never becomes the root of less than nothing.
+    overdone = fitted._replace(power=fitted.power - 50_000.0)
+    np.testing.assert_allclose(residual_deviation(overdone, jnp.array([[3.0]])), np.sqrt(40 / 1040), rtol=1e-5)
 
 
 def test_features_that_repeat_each_other_leave_everything_finite():

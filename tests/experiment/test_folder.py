@@ -75,8 +75,8 @@ def test_a_full_disk_at_the_start_is_a_sentence(tmp_path, monkeypatch):
         (b"[]", "is not of a run of this version"),
         (b"{}", "is not of a run of this version"),
         (b'{"format": 2, "config": {}}', "is not of a run of this version"),
-        (b'{"format": 1, "config": {"stepz": 1}}', "unknown field 'stepz'"),
-        (b'{"format": 1, "config": 3}', "config is not a table of fields"),
+        (b'{"format": 2, "config": {"stepz": 1}}', "unknown field 'stepz'"),
+        (b'{"format": 2, "config": 3}', "config is not a table of fields"),
     ],
 )
 def test_what_is_no_run_folder_is_refused(tmp_path, content, sentence):

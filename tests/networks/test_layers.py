@@ -1,4 +1,4 @@
-"""Noisy layers against an outer product written out, and what is shared by whom."""
+"""Layers have the paper's bounds; noisy ones are an outer product written out, and their mean until they are drawn."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sadq import keys
-from sadq.networks import Ensemble, Linear, NoisyLinear, QuantileHead, ScalarHead, ValueNetwork, VectorEncoder, with_noise
+from sadq.networks import Dense, HeadShape, Linear, Network, NoisyLinear, Scalar
+from sadq.networks.layers import draw_layers
 
 KEY = keys.member_key(3)
 INPUTS = jnp.linspace(-1, 1, 4)
@@ -15,6 +16,26 @@ INPUTS = jnp.linspace(-1, 1, 4)
 
 def shaped(numbers: np.ndarray) -> np.ndarray:
     return np.sign(numbers) * np.sqrt(np.abs(numbers))
+
+
+def test_a_layer_is_drawn_within_one_over_the_root_of_its_inputs():
+    layer = Linear(400, 300, KEY)
+    for drawn in (layer.weight, layer.bias):
+        assert float(jnp.abs(drawn).max()) <= 0.05
+        assert float(jnp.abs(drawn).max()) > 0.045
+    assert abs(float(layer.weight.std()) - 0.05 / np.sqrt(3)) < 1e-3
+    assert not np.isin(layer.bias, layer.weight).any()
+
+
+def test_a_layer_is_a_product_and_a_bias():
+    layer = Linear(4, 3, KEY)
+    expected = np.asarray(INPUTS, np.float64) @ np.asarray(layer.weight) + np.asarray(layer.bias)
+    np.testing.assert_allclose(layer(INPUTS), expected, rtol=1e-5, atol=1e-6)
+    other = layer.replaced(jnp.zeros((4, 3)), jnp.arange(3.0))
+    np.testing.assert_array_equal(other(INPUTS), [0, 1, 2])
+
+
+# Noise
 
 
 def test_spreads_begin_at_half_over_the_root_of_the_inputs():
@@ -49,10 +70,10 @@ def test_noise_is_an_outer_product_in_every_block(blocks):
         noise = np.outer(at_input, at_output[columns])
         expected = np.asarray(layer.weight)[:, columns] + np.asarray(spread)[:, columns] * noise
         np.testing.assert_allclose(drawn.weight[:, columns], expected, rtol=1e-5, atol=1e-6)
-        # Within a block the noise has rank one; two blocks side by side have rank two.
-        assert np.linalg.matrix_rank(noise) == 1
     np.testing.assert_allclose(drawn.bias, layer.bias + layer.bias_spread * at_output, rtol=1e-5)
+    # Within a block the noise has rank one; two blocks side by side have rank two.
     whole = (np.asarray(drawn.weight) - np.asarray(layer.weight)) / np.asarray(spread)
+    assert np.linalg.matrix_rank(whole[:, :width], tol=1e-3) == 1
     assert np.linalg.matrix_rank(whole, tol=1e-3) == blocks
 
 
@@ -68,62 +89,70 @@ def test_noise_has_mean_zero_and_the_variance_of_its_shape():
     np.testing.assert_allclose(bias.var(axis=0), np.sqrt(2 / np.pi), rtol=0.05)
 
 
-def network(noisy: bool, dueling: bool = True, key=KEY) -> ValueNetwork:
-    encoder = VectorEncoder(4, (8,), keys.purpose(key, "encoder"))
-    return ValueNetwork(encoder, ScalarHead(8, 3, dueling, None, keys.purpose(key, "head"), noisy))
+# Networks of such layers
+
+
+def network(noisy: bool, dueling: bool = True) -> Network:
+    encoder = Dense((8,)).build((4,), keys.purpose(KEY, "encoder"))
+    return Network(encoder, Scalar().build(HeadShape(8, 3, dueling, noisy), keys.purpose(KEY, "head")))
 
 
 def test_a_network_without_noise_is_returned_as_it_is():
     plain = network(noisy=False)
-    drawn = plain.with_noise(KEY)
+    drawn = plain.drawn(KEY)
     assert jax.tree.structure(drawn) == jax.tree.structure(plain)
     assert all(one is other for one, other in zip(jax.tree.leaves(drawn), jax.tree.leaves(plain), strict=True))
 
 
 def test_the_noise_of_a_network_is_fresh_by_key_and_by_layer():
     noisy = network(noisy=True)
-    one, same, other = (noisy.with_noise(keys.member_key(seed)) for seed in (0, 0, 1))
+    one, same, other = (noisy.drawn(keys.member_key(seed)) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.mean(INPUTS), same.mean(INPUTS))
     assert (np.asarray(one.mean(INPUTS)) != np.asarray(other.mean(INPUTS))).all()
     stream, mean = one.head.stream, noisy.head.stream
     assert all(isinstance(layer, Linear) for layer in (stream.hidden, stream.advantage, stream.value))
-    # Equal keys for two layers would show in their biases' noise, whose shape is a function of the key alone.
-    noises = [
-        np.asarray(drawn.bias - own.bias) / np.asarray(own.bias_spread)
-        for drawn, own in ((stream.advantage, mean.advantage), (stream.value, mean.value))
-    ]
-    assert not np.isclose(noises[0][-1], noises[1][-1])
+    # Each layer has the noise of its own key: that of its place among the noisy layers.
+    layers = ((stream.hidden, mean.hidden), (stream.advantage, mean.advantage), (stream.value, mean.value))
+    for index, (drawn, own) in enumerate(layers):
+        expected = own.drawn(keys.at(keys.member_key(0), index))
+        np.testing.assert_array_equal(drawn.weight, expected.weight)
+        np.testing.assert_array_equal(drawn.bias, expected.bias)
+        assert (drawn.bias != own.bias).all()
 
 
 def test_a_noisy_network_acts_by_its_mean_when_undrawn():
+    """However wide the spreads are: undrawn it has the values of the plain network of the same key."""
     noisy, plain = network(noisy=True), network(noisy=False)
-    np.testing.assert_array_equal(noisy.mean(INPUTS), noisy.mean(INPUTS))
-    np.testing.assert_allclose(noisy.mean(INPUTS), plain.mean(INPUTS), rtol=1e-6)
+    wide = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: 100 * leaf if "spread" in jax.tree_util.keystr(path) else leaf, noisy
+    )
+    for one in (noisy, wide):
+        np.testing.assert_allclose(one.mean(INPUTS), plain.mean(INPUTS), rtol=1e-6)
+        np.testing.assert_allclose(one(INPUTS).mean, plain.mean(INPUTS), rtol=1e-5)
+    assert not np.allclose(wide.drawn(KEY).mean(INPUTS), plain.mean(INPUTS), rtol=0.1)
 
 
-def test_a_batch_shares_one_draw():
-    noisy, batch = network(noisy=True).with_noise(KEY), jnp.tile(INPUTS, (5, 1))
-    values = np.asarray(jax.vmap(noisy.mean)(batch))
-    np.testing.assert_array_equal(values, np.tile(values[:1], (5, 1)))
+def test_a_draw_is_final():
+    """What was drawn has nothing left to draw, so that all samples of a batch share it."""
+    drawn = network(noisy=True).drawn(KEY)
+    again = drawn.drawn(keys.member_key(8))
+    assert jax.tree.all(jax.tree.map(lambda one, other: one is other, drawn, again))
+    assert not any(isinstance(node, NoisyLinear) for node in jax.tree.leaves(drawn, is_leaf=_is_noisy))
+
+
+def _is_noisy(node) -> bool:
+    return isinstance(node, NoisyLinear)
 
 
 def test_gradients_reach_means_and_spreads():
     noisy = network(noisy=True)
-    gradient = jax.grad(lambda net: jnp.sum(net.with_noise(KEY).mean(INPUTS) ** 2))(noisy)
+    gradient = jax.grad(lambda net: jnp.sum(net.drawn(KEY).mean(INPUTS) ** 2))(noisy)
     for layer in (gradient.head.stream.hidden, gradient.head.stream.advantage, gradient.head.stream.value):
         assert np.abs(layer.mean.weight).max() > 0 and np.abs(layer.weight_spread).max() > 0
 
 
-def test_the_networks_of_an_ensemble_draw_apart():
-    members = jax.vmap(lambda _: network(noisy=True))(jnp.arange(3))  # equal weights, so only noise tells them apart
-    values = np.asarray(Ensemble(members, 3).with_noise(KEY).values(INPUTS))
-    assert values.shape == (3, 3)
-    assert len(np.unique(values[:, 0])) == 3
-
-
-def test_a_noisy_quantile_head_averages_the_layers_that_were_drawn():
-    head = QuantileHead(8, 3, True, 5, 1.0, "interpolate", KEY, noisy=True)
-    features = jnp.linspace(0, 1, 8)
-    for own in (head, with_noise(head, KEY)):
-        np.testing.assert_allclose(own.mean(features), own(features).mean, rtol=1e-5, atol=1e-6)
-    assert not np.allclose(head.mean(features), with_noise(head, KEY).mean(features))
+def test_layers_are_drawn_wherever_they_lie_in_a_tree():
+    tree = {"first": [NoisyLinear(2, 2, KEY), jnp.ones(3)], "second": NoisyLinear(2, 2, KEY)}
+    drawn = draw_layers(tree, KEY)
+    assert isinstance(drawn["first"][0], Linear) and drawn["first"][1] is tree["first"][1]
+    assert (drawn["first"][0].weight != drawn["second"].weight).all(), "equal layers, each with a draw of its own"

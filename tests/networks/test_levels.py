@@ -8,7 +8,8 @@ import pytest
 
 from sadq import keys
 from sadq.core import Choice
-from sadq.networks import FractionHead, ImplicitHead, ValueNetwork, VectorEncoder
+from sadq.networks import Dense, Fraction, FractionHead, HeadShape, Implicit, ImplicitHead, Look, Mover, Network
+from sadq.networks.levels import LevelStream
 
 KEY, WIDTH, ACTIONS, LEVELS, COSINES = keys.member_key(3), 8, 3, 6, 5
 FEATURES = jax.random.uniform(keys.member_key(1), (WIDTH,))
@@ -17,14 +18,26 @@ FIRST = Choice(jnp.array([0]), jnp.ones(1))
 
 
 def implicit(dueling: bool = False) -> ImplicitHead:
-    return ImplicitHead(WIDTH, ACTIONS, dueling, LEVELS, COSINES, 1.0, "interpolate", KEY)
+    return Implicit(LEVELS, COSINES).build(HeadShape(WIDTH, ACTIONS, dueling), KEY)
+
+
+def even_fraction(dueling: bool = False) -> FractionHead:
+    return Fraction(LEVELS, COSINES).build(HeadShape(WIDTH, ACTIONS, dueling), KEY)
 
 
 def fraction(dueling: bool = False) -> FractionHead:
     """With a proposal far from equal parts."""
-    head = FractionHead(WIDTH, ACTIONS, dueling, LEVELS, COSINES, 1.0, "interpolate", KEY)
+    head = even_fraction(dueling)
     proposal = head.proposal.replaced(300 * head.proposal.weight, jnp.linspace(-1, 1, LEVELS))
     return eqx.tree_at(lambda one: one.proposal, head, proposal)
+
+
+def network_of(head) -> Network:
+    return Network(Dense((WIDTH,)).build((3,), KEY), head)
+
+
+def look(features: jax.Array, action: jax.Array | int, mask: jax.Array | None = None) -> Look:
+    return Look(features, jnp.int32(action), mask, KEY, online=None, target=None, sequence=None)
 
 
 def test_one_level_by_hand():
@@ -47,28 +60,29 @@ def test_levels_do_not_hear_of_each_other():
 # IQN
 
 
-def test_without_a_key_levels_are_midpoints():
+def test_undrawn_levels_are_midpoints():
     returns = implicit()(FEATURES)
     np.testing.assert_allclose(returns.midpoints, (np.arange(LEVELS) + 0.5) / LEVELS, rtol=1e-6)
     np.testing.assert_allclose(returns.widths, 1 / LEVELS, rtol=1e-6)
 
 
-def test_with_a_key_levels_are_uniform_and_those_at_which_values_were_taken():
+def test_drawn_levels_are_uniform_and_those_at_which_values_were_taken():
     head = implicit()
-    drawn = jax.vmap(lambda key: head(FEATURES, None, key))(keys.range_of(KEY, 0, 500))
+    drawn = jax.vmap(lambda key: head.sampled(key)(FEATURES))(keys.range_of(KEY, 0, 500))
     levels = np.sort(np.asarray(drawn.midpoints).reshape(-1))
     even = (np.arange(levels.size) + 0.5) / levels.size
     assert np.abs(levels - even).max() < 1.95 / np.sqrt(levels.size), "Kolmogorov and Smirnov, at one in a thousand"
-    one = head(FEATURES, None, keys.member_key(5))
+    one = head.sampled(keys.member_key(5))(FEATURES)
     np.testing.assert_allclose(one.values, head.at.values(FEATURES, one.midpoints, None), rtol=1e-6)
     np.testing.assert_allclose(one.mean, np.mean(one.values, axis=1), rtol=1e-5, atol=1e-6)
+    again = head.sampled(keys.member_key(6)).sampled(keys.member_key(5))(FEATURES)
+    np.testing.assert_array_equal(again.midpoints, one.midpoints, "the last draw counts")
 
 
 def test_levels_are_shared_by_the_actions_and_not_by_the_samples():
-    network = ValueNetwork(VectorEncoder(3, (WIDTH,), KEY), implicit())
-    assert network.draws_levels
+    network = network_of(implicit())
     batch = jnp.tile(OBSERVATION, (4, 1))
-    returns = jax.vmap(lambda one, key: network(one, None, key))(batch, keys.range_of(KEY, 0, 4))
+    returns = jax.vmap(lambda one, key: network.sampled(key)(one))(batch, keys.range_of(KEY, 0, 4))
     assert returns.midpoints.shape == (4, LEVELS), "one set of levels for all actions"
     assert len(np.unique(returns.midpoints)) == 4 * LEVELS
 
@@ -77,7 +91,7 @@ def test_levels_are_shared_by_the_actions_and_not_by_the_samples():
 
 
 def test_fractions_divide_the_unit_interval():
-    for head in (fraction(), FractionHead(WIDTH, ACTIONS, False, LEVELS, COSINES, 1.0, "interpolate", KEY)):
+    for head in (fraction(), even_fraction()):
         inner, middles, widths = map(np.asarray, head.fractions(FEATURES))
         np.testing.assert_allclose(widths.sum(), 1, rtol=1e-6)
         assert (widths > 0).all()
@@ -88,7 +102,7 @@ def test_fractions_divide_the_unit_interval():
 
 
 def test_fractions_begin_almost_equal():
-    head = FractionHead(WIDTH, ACTIONS, False, LEVELS, COSINES, 1.0, "interpolate", KEY)
+    head = even_fraction()
     bound = 0.01 * np.sqrt(6 / (WIDTH + LEVELS))
     assert np.abs(head.proposal.weight).max() <= bound and np.abs(head.proposal.weight).max() > 0.8 * bound
     np.testing.assert_array_equal(head.proposal.bias, 0)
@@ -128,14 +142,14 @@ def test_fractions_descend_the_wasserstein_distance(monkeypatch, action):
     head = fraction()
     scale = jnp.array([1.0, 5.0, 2.0])
     monkeypatch.setattr(
-        type(head.at), "values", lambda self, features, levels, mask: scale[:, None] * quantile_function(levels)
+        LevelStream, "values", lambda self, features, levels, mask: scale[:, None] * quantile_function(levels)
     )
 
     def by_fractions(inner):
         """The auxiliary loss as a function of the fractions themselves."""
         fractions = head.fractions(FEATURES)
         monkeypatch.setattr(FractionHead, "fractions", lambda self, features: fractions._replace(inner=inner))
-        return head.auxiliary_loss(FEATURES, jnp.int32(action))
+        return head.auxiliary_loss(look(FEATURES, action))
 
     fractions = head.fractions(FEATURES)
     slope = np.asarray(jax.grad(by_fractions)(fractions.inner))
@@ -148,7 +162,7 @@ def test_fractions_descend_the_wasserstein_distance(monkeypatch, action):
 
 def test_the_gradient_by_a_fraction_is_the_formula_of_the_paper():
     """dW1/dt_i = 2 F^-1(t_i) - F^-1(m_i) - F^-1(m_i-1), through the softmax to the proposal's bias."""
-    head, action = fraction(), jnp.int32(1)
+    head = fraction()
     inner, middles, widths = head.fractions(FEATURES)
     at_ends = np.asarray(head.at.values(FEATURES, inner, None)[1], np.float64)
     at_middles = np.asarray(head.at.values(FEATURES, middles, None)[1], np.float64)
@@ -161,14 +175,18 @@ def test_the_gradient_by_a_fraction_is_the_formula_of_the_paper():
             for i in range(LEVELS - 1)
         ]
     )
-    gradient = jax.grad(lambda own: own.auxiliary_loss(FEATURES, action))(head)
+    gradient = jax.grad(lambda own: own.auxiliary_loss(look(FEATURES, 1)))(head)
     np.testing.assert_allclose(gradient.proposal.bias, by_fraction @ jacobian, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("dueling", [False, True])
 def test_the_two_losses_share_no_parameter(dueling):
-    network = ValueNetwork(VectorEncoder(3, (WIDTH,), KEY), fraction(dueling))
-    own = jax.grad(lambda net: net.auxiliary_loss(OBSERVATION, jnp.int32(1)))(network)
+    network = network_of(fraction(dueling))
+
+    def auxiliary(net: Network) -> jax.Array:
+        return net.head.auxiliary_loss(look(net.encode(OBSERVATION), 1))
+
+    own = jax.grad(auxiliary)(network)
     assert np.abs(own.head.proposal.weight).max() > 0 and np.abs(own.head.proposal.bias).max() > 0
     assert not any(leaf.any() for leaf in jax.tree.leaves((own.encoder, own.head.at)))
     target = jax.tree.map(jax.lax.stop_gradient, network(2 * OBSERVATION))
@@ -181,9 +199,22 @@ def test_the_two_losses_share_no_parameter(dueling):
         assert value.encoder.layers[0].weight.any() and value.head.at.embedding.weight.any()
 
 
+def test_the_auxiliary_loss_takes_a_dueling_mean_over_the_legal():
+    """Whose constant cancels in 2Z(t_i) - Z(m_i) - Z(m_i-1) only where it is the same for all three: it is not."""
+    head, mask = fraction(dueling=True), jnp.array([True, True, False])
+    inner, middles, _ = head.fractions(FEATURES)
+    values = [np.asarray(head.at.values(FEATURES, levels, mask))[1] for levels in (inner, middles)]
+    expected = np.sum(np.asarray(inner) * (2 * values[0] - values[1][1:] - values[1][:-1]))
+    np.testing.assert_allclose(head.auxiliary_loss(look(FEATURES, 1, mask)), expected, rtol=1e-4, atol=1e-6)
+    assert not np.isclose(head.auxiliary_loss(look(FEATURES, 1)), expected, rtol=1e-3)
+
+
 def test_only_the_proposal_is_optimised_apart():
-    network = ValueNetwork(VectorEncoder(3, (WIDTH,), KEY), fraction())
-    marks = network.separately_optimised()
-    assert jax.tree.leaves(marks.head.proposal) == [True, True]
-    assert sum(jax.tree.leaves(marks)) == 2
-    assert not any(jax.tree.leaves(ValueNetwork(network.encoder, implicit()).separately_optimised()))
+    network = network_of(fraction())
+    marks = network.movers()
+    assert jax.tree.leaves(marks.head.proposal) == [Mover.HEAD, Mover.HEAD]
+    assert jax.tree.leaves(marks).count(Mover.HEAD) == 2 and Mover.NOTHING not in jax.tree.leaves(marks)
+    own = network.head.own_optimiser
+    assert (own.decay, own.epsilon) == (0.95, 1e-5) and network.head.own_learning_rate == 1e-4
+    assert Fraction(learning_rate=0.5).build(HeadShape(WIDTH, ACTIONS), KEY).own_learning_rate == 0.5
+    assert set(jax.tree.leaves(network_of(implicit()).movers())) == {Mover.RUN}

@@ -50,7 +50,7 @@ def write_run(
                     row |= {"model_state_loss": 1 / step, "model_reward_loss": 0.1 / step}
                 metrics.append(row)
     header = {
-        "format": 1,
+        "format": 2,
         "sadq": "0.1.0",
         "jax": "0.10.2",
         "device": "cpu",

@@ -116,12 +116,12 @@ def test_what_is_not_finite_is_not_known(make_run: Make) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
-        ("config.json", '{"format": 1, "con', "cannot be read"),
+        ("config.json", '{"format": 2, "con', "cannot be read"),
         ("config.json", "[]", "cannot be read"),
         ("config.json", '{"format": 2}', "format 2, expected 1"),
-        ("config.json", '{"format": 1}', "no environment and agent"),
-        ("config.json", '{"format": 1, "config": {"environment": "E", "agent": "dqn"}, "members": []}', "`members`"),
-        ("config.json", '{"format": 1, "config": {"environment": "E", "agent": "dqn"}, "members": [{}]}', "`seed`"),
+        ("config.json", '{"format": 2}', "no environment and agent"),
+        ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": []}', "`members`"),
+        ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": [{}]}', "`seed`"),
         ("evaluations.jsonl", '{"step": 0, "mem\n{"step": 0, "member": 0, "returns": [1]}\n', "Line 1 of"),
         ("evaluations.jsonl", '[1]\n{"step": 0, "member": 0, "returns": [1]}\n', "Line 1 of"),
         ("evaluations.jsonl", '{"step": 0, "member": 9, "returns": [1]}\n', "`member` below 1"),

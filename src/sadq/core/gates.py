@@ -75,8 +75,10 @@ class BatchReliability:
         bellman_error: Array,
         mask: Array | None = None,
     ) -> Array:
-        gap = jnp.mean(jax.vmap(value_gap)(target_q, mask))
-        reliability = jnp.clip(1 - jnp.mean(bellman_error) / jnp.maximum(gap, 1e-8), 0, 1)
+        gap, error = jnp.mean(jax.vmap(value_gap)(target_q, mask)), jnp.mean(bellman_error)
+        reliability = jnp.clip(1 - error / jnp.maximum(gap, 1e-8), 0, 1)
+        # A model that has diverged errs by no number at all, which must not become alpha.
+        reliability = jnp.where(jnp.isfinite(error), reliability, 0.0)
         return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
 
 

@@ -13,7 +13,7 @@ from sadq.types import Array, Key
 JITTER = 1e-6
 """Added to a precision's diagonal, relative to its mean, against rounding."""
 
-PRIOR_RETURNS = 40.0
+PRIOR_RETURNS = 6.0
 """How many returns of deviation 1 the belief about their noise is worth before any was seen: where none was rewarded yet,
 residuals are zero, and so would be all that is left to explore."""
 

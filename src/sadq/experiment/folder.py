@@ -17,7 +17,7 @@ from sadq.experiment import checkpoint
 from sadq.experiment.config import Config
 from sadq.experiment.records import from_json, to_json
 
-FORMAT = 1
+FORMAT = 2
 CONFIG, METRICS, EVALUATIONS, RESULT, CHECKPOINTS = (
     "config.json",
     "metrics.jsonl",

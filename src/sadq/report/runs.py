@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sadq.errors import SadqError
 
-FORMAT = 1
+FORMAT = 2
 PAPER_BACKBONE = "dueling"  # what the agent name `sadq` alone stands for
 SUFFIX = "+sadq"
 

@@ -1,0 +1,164 @@
+"""A network is an encoder and a head that are callable apart; an ensemble is the same with an axis K on every leaf."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sadq import keys
+from sadq.core.posterior import Posterior
+from sadq.networks import (
+    Bayesian,
+    Categorical,
+    Dense,
+    Fraction,
+    HeadShape,
+    Implicit,
+    Mover,
+    Network,
+    Quantile,
+    Scalar,
+    ensemble_keys,
+    ensemble_means,
+    make_ensemble,
+    over_networks,
+)
+from sadq.networks.network import first_network, settled
+
+KEY, WIDTH, ACTIONS = keys.member_key(3), 8, 3
+OBSERVATION = jnp.array([0.5, -2.0])
+HEADS = [Scalar(), Categorical(5), Quantile(5), Implicit(4, 5), Fraction(4, 5), Bayesian()]
+every_head = pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
+
+
+def maker(head: Any, **shape: Any):
+    def make(key) -> Network:
+        encoder = Dense((WIDTH,)).build((2,), keys.purpose(key, "encoder"))
+        return Network(encoder, head.build(HeadShape(WIDTH, ACTIONS, **shape), keys.purpose(key, "head")))
+
+    return make
+
+
+def alone(networks: Network, index: int) -> Network:
+    return jax.tree.map(lambda leaf: leaf[index], networks)
+
+
+def bitwise(left: Any, right: Any) -> bool:
+    return jax.tree.structure(left) == jax.tree.structure(right) and all(
+        np.array_equal(one, other) for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    )
+
+
+@every_head
+def test_encoder_and_head_are_callable_apart(head):
+    network = maker(head)(KEY)
+    features = network.encode(OBSERVATION)
+    assert features.shape == (WIDTH,)
+    assert bitwise(network(OBSERVATION), network.head(features))
+    np.testing.assert_array_equal(network.mean(OBSERVATION), network.head.mean(features))
+
+
+def test_a_head_can_be_exchanged():
+    one, other = maker(Scalar())(KEY), maker(Scalar())(keys.member_key(4))
+    mixed = one.with_head(other.head)
+    np.testing.assert_array_equal(mixed.mean(OBSERVATION), other.head.mean(one.encode(OBSERVATION)))
+    assert one.with_head(one.head) is one
+
+
+def test_each_of_the_three_draws_reaches_its_part():
+    noisy, levels = maker(Scalar(), noisy=True)(KEY), maker(Implicit(4, 5))(KEY)
+    assert noisy.sampled(KEY) is noisy and noisy.settled() is noisy
+    assert (noisy.drawn(KEY).mean(OBSERVATION) != noisy.mean(OBSERVATION)).all()
+    np.testing.assert_array_equal(levels.sampled(KEY)(OBSERVATION).midpoints, jax.random.uniform(KEY, (4,)))
+    assert bitwise(levels.drawn(KEY), levels), "levels are a sample's, not a batch's"
+    bayesian = maker(Bayesian())(KEY)
+    held = bayesian.with_head(bayesian.head.holding(jnp.ones((ACTIONS, WIDTH))))
+    assert bitwise(held.drawn(KEY), held), "a last layer is drawn by whoever keeps it"
+    assert bitwise(held.settled(), bayesian)
+
+
+@every_head
+def test_every_parameter_has_one_that_moves_it(head):
+    network = maker(head)(KEY)
+    marks = network.movers()
+    assert jax.tree.structure(marks) == jax.tree.structure(network)
+    assert set(jax.tree.leaves(marks.encoder)) == {Mover.RUN}
+    assert bitwise(jax.tree.leaves(marks.head), jax.tree.leaves(network.head.movers()))
+
+
+# Ensembles
+
+
+def test_one_network_alone_takes_the_key_itself():
+    assert (jax.random.key_data(ensemble_keys(KEY, 1)) == jax.random.key_data(KEY)[None]).all()
+    several = jax.random.key_data(ensemble_keys(KEY, 3))
+    np.testing.assert_array_equal(several, jax.random.key_data(keys.range_of(KEY, 0, 3)))
+
+
+@every_head
+def test_an_ensemble_of_one_is_the_network_alone_to_the_bit(head):
+    make = maker(head)
+    single, ensemble = jax.jit(make)(KEY), jax.jit(lambda key: make_ensemble(make, key, 1))(KEY)
+    assert bitwise(first_network(ensemble), single)
+
+    def loss(network):
+        return jnp.sum(jnp.square(network.sampled(KEY).mean(OBSERVATION) - 1))
+
+    of_all = jax.jit(jax.grad(lambda networks: jnp.sum(over_networks(loss, networks))))(ensemble)
+    assert bitwise(first_network(of_all), jax.jit(jax.grad(loss))(single))
+    means = jax.jit(ensemble_means)(ensemble, OBSERVATION)
+    assert means.shape == (1, ACTIONS)
+    np.testing.assert_array_equal(means[0], jax.jit(lambda network: network.mean(OBSERVATION))(single))
+
+
+@every_head
+def test_an_ensemble_of_five_is_five_networks(head):
+    make = maker(head)
+    ensemble = jax.jit(lambda key: make_ensemble(make, key, 5))(KEY)
+    for index in range(5):
+        own = jax.jit(make)(keys.at(KEY, index))
+        for one, other in zip(jax.tree.leaves(alone(ensemble, index)), jax.tree.leaves(own), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+    def both(network):
+        def loss(network):
+            return jnp.sum(jnp.square(network.sampled(KEY).mean(OBSERVATION) - 1))
+
+        return jax.value_and_grad(loss)(network)
+
+    together, apart = jax.jit(lambda networks: over_networks(both, networks))(ensemble), jax.jit(both)
+    for index in range(5):
+        pairs = zip(jax.tree.leaves(alone(together, index)), jax.tree.leaves(apart(alone(ensemble, index))), strict=True)
+        for one, other in pairs:
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+    means = np.asarray(ensemble_means(ensemble, OBSERVATION))
+    assert means.shape == (5, ACTIONS)
+    for index in range(5):
+        np.testing.assert_allclose(means[index], alone(ensemble, index).mean(OBSERVATION), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_over_networks_takes_and_gives_the_axis_on_every_leaf(size):
+    stacked = {"a": jnp.arange(2.0 * size).reshape(size, 2), "b": jnp.arange(float(size))}
+    found = over_networks(lambda tree, add: (tree["a"] + add, tree["b"] * add), stacked, jnp.full(size, 10.0))
+    np.testing.assert_array_equal(found[0], np.asarray(stacked["a"]) + 10)
+    np.testing.assert_array_equal(found[1], np.asarray(stacked["b"]) * 10)
+
+
+def test_the_networks_of_an_ensemble_draw_apart():
+    one = maker(Scalar(), noisy=True, dueling=True)(KEY)
+    alike = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), one)  # equal weights, so only noise tells them apart
+    drawn = over_networks(lambda network, key: network.drawn(key), alike, ensemble_keys(KEY, 3))
+    values = np.asarray(ensemble_means(drawn, OBSERVATION))
+    assert values.shape == (3, ACTIONS) and len(np.unique(values[:, 0])) == 3
+
+
+def test_all_networks_are_settled():
+    networks = make_ensemble(maker(Bayesian()), KEY, 2)
+    mean = jnp.arange(2.0 * ACTIONS * WIDTH).reshape(2, ACTIONS, WIDTH)
+    believed = Posterior(mean, networks.head.posterior.root)
+    held = eqx.tree_at(lambda one: (one.head.posterior, one.head.weights), networks, (believed, -mean))
+    np.testing.assert_array_equal(settled(held).head.weights, mean)
