@@ -11,25 +11,3 @@ from sadq.core.returns import (
     project,
 )
 from sadq.core.rollout import Prediction, bellman_estimate, rollout_scores
-
-__all__ = [
-    "BatchReliability",
-    "CategoricalReturn",
-    "CategoricalTarget",
-    "Choice",
-    "Double",
-    "Fixed",
-    "Greedy",
-    "Prediction",
-    "QuantileReturn",
-    "QuantileTarget",
-    "SampleReliability",
-    "ScalarReturn",
-    "bellman_estimate",
-    "double",
-    "greedy",
-    "guided",
-    "project",
-    "rollout_scores",
-    "value_gap",
-]

@@ -21,11 +21,9 @@ class Ensemble(Protocol):
     @property
     def bootstrap_share(self) -> float:
         """The share of transitions that each network learns from."""
-        ...
 
     def weights(self, bootstrap_values: Array) -> Array:
         """Weights f32[B] of B backups, from every network's value f32[K, B] at the next states."""
-        ...
 
 
 @ENSEMBLES.register("single")

@@ -2,5 +2,3 @@
 
 from sadq.dynamics.gaussian import Gaussian, GaussianModel
 from sadq.dynamics.protocol import MODELS, DynamicsModel
-
-__all__ = ["MODELS", "DynamicsModel", "Gaussian", "GaussianModel"]

@@ -20,15 +20,12 @@ class DynamicsModel(Protocol):
 
     def encode(self, observation: Array) -> PyTree:
         """The context of one state, computed once for all its actions."""
-        ...
 
     def step(self, context: PyTree, action: Array, key: Key) -> Prediction:
         """What follows `action`."""
-        ...
 
     def loss(self, transition: Transition, key: Key, features: Callable[[Array], Array]) -> tuple[Array, Metrics]:
         """The loss of one one-step transition, with its parts; `features` encodes as the target network does."""
-        ...
 
 
 class ModelChoice(Protocol):

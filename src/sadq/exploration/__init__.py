@@ -4,25 +4,3 @@ from sadq.exploration.behaviour import EXPLORATIONS, Behaviour, Exploration
 from sadq.exploration.deviations import DEVIATIONS, Counteractive, Deviation, EpsilonZ, Never, RandomAction
 from sadq.exploration.intentions import INTENTIONS, Best, Intention, Memoryless, Thompson, UpperConfidence
 from sadq.exploration.situation import Noise, Situation, best_actions, random_actions
-
-__all__ = [
-    "DEVIATIONS",
-    "EXPLORATIONS",
-    "INTENTIONS",
-    "Behaviour",
-    "Best",
-    "Counteractive",
-    "Deviation",
-    "EpsilonZ",
-    "Exploration",
-    "Intention",
-    "Memoryless",
-    "Never",
-    "Noise",
-    "RandomAction",
-    "Situation",
-    "Thompson",
-    "UpperConfidence",
-    "best_actions",
-    "random_actions",
-]

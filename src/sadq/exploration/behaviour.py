@@ -19,15 +19,12 @@ class Exploration(Protocol):
 
     def init(self, lanes: int, networks: Network) -> PyTree:
         """The memory before the first step."""
-        ...
 
     def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
         """What may be drawn once for a whole collect, whose networks stand still."""
-        ...
 
     def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
         """(actions i32[E], memory)."""
-        ...
 
 
 @dataclass(frozen=True)

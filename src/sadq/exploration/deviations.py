@@ -23,15 +23,12 @@ class Deviation(Protocol):
 
     def init(self, lanes: int, networks: Network) -> PyTree:
         """The memory before the first step."""
-        ...
 
     def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
         """What may be drawn once for a whole collect, whose networks stand still."""
-        ...
 
     def deviate(self, now: Situation, intended: Array, memory: PyTree) -> tuple[Array, PyTree]:
         """(actions i32[E] in place of the intended ones where a lane deviates, memory)."""
-        ...
 
 
 @DEVIATIONS.register("never")

@@ -18,34 +18,3 @@ from sadq.networks.layers import Linear, NoisyLinear
 from sadq.networks.levels import Fraction, FractionHead, Implicit, ImplicitHead
 from sadq.networks.network import Network, ensemble_keys, ensemble_means, make_ensemble, over_networks
 from sadq.networks.stream import ActionStream, HeadShape
-
-__all__ = [
-    "ENCODERS",
-    "HEADS",
-    "ActionStream",
-    "Bayesian",
-    "BayesianHead",
-    "Categorical",
-    "CategoricalHead",
-    "Dense",
-    "DenseEncoder",
-    "Fraction",
-    "FractionHead",
-    "Head",
-    "HeadShape",
-    "Implicit",
-    "ImplicitHead",
-    "Linear",
-    "Look",
-    "Mover",
-    "Network",
-    "NoisyLinear",
-    "Quantile",
-    "QuantileHead",
-    "Scalar",
-    "ScalarHead",
-    "ensemble_keys",
-    "ensemble_means",
-    "make_ensemble",
-    "over_networks",
-]

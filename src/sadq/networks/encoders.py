@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import equinox as eqx
 import jax
@@ -15,19 +14,6 @@ from sadq.registry import Axis, layer_sizes
 from sadq.types import Array, Key
 
 ENCODERS = Axis("encoder", "how an observation becomes features")
-
-
-class EncoderChoice(Protocol):
-    """An entry of the axis."""
-
-    @property
-    def features(self) -> int:
-        """How many features the encoder gives."""
-        ...
-
-    def build(self, observation_shape: tuple[int, ...], key: Key) -> eqx.Module:
-        """A module that maps one observation to f32[features]."""
-        ...
 
 
 @ENCODERS.register("dense")

@@ -8,7 +8,7 @@ is drawn: `sampled(key)` draws what every sample has of its own (quantile levels
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -41,14 +41,6 @@ class Look(NamedTuple):
     online: PyTree  # the network that learns
     target: PyTree  # its target network
     sequence: TransitionSequence | None  # from this sample on, of the head's `sequence_length`; None where it is 0
-
-
-class HeadChoice(Protocol):
-    """An entry of the axis."""
-
-    def build(self, shape: HeadShape, key: Key) -> "Head":
-        """A head with the initial weights of a key."""
-        ...
 
 
 class Head(eqx.Module):

@@ -3,5 +3,3 @@
 from sadq.replay.ring import Ring
 from sadq.replay.samplers import REPLAYS, Drawn, Prioritised, Sampler, Uniform, heard, uniform
 from sadq.replay.store import Store
-
-__all__ = ["REPLAYS", "Drawn", "Prioritised", "Ring", "Sampler", "Store", "Uniform", "heard", "uniform"]

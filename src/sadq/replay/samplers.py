@@ -29,25 +29,15 @@ class Sampler(Protocol):
 
     def init(self) -> PyTree:
         """The memory before the first transition."""
-        ...
 
     def add(self, memory: PyTree, written: Array, count: int) -> PyTree:
         """Account for a collect of `count` rows written after `written` ones."""
-        ...
 
     def draw(self, memory: PyTree, written: Array, key: Key, batch: int, progress: Array) -> Drawn:
         """A batch, with `written` rows in the store and the share `progress` of the run done."""
-        ...
 
     def update(self, memory: PyTree, position: Array, priority: Array) -> PyTree:
         """Hear how far off the drawn transitions were."""
-        ...
-
-
-class ReplayChoice(Protocol):
-    """An entry of the axis."""
-
-    def sampler(self, store: Store) -> Sampler: ...
 
 
 def uniform(store: Store, written: Array, key: Key, batch: int, steps: int) -> Array:
