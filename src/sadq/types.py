@@ -15,6 +15,9 @@ Array = jax.Array
 Key = jax.Array
 """A typed JAX random key."""
 
+Mask = jax.Array | None
+"""Legal actions bool[..., A]; None where every action is."""
+
 
 class Transition(NamedTuple):
     """One environment step (s, a, r, s'), or a batch of them along leading axes.

@@ -107,16 +107,16 @@ def test_the_residual_deviation_is_that_of_the_returns_from_the_fit(counted):
 
 
 def test_the_residual_deviation_begins_at_one_and_forgets_it():
-    """Forty returns of deviation 1 are believed before any: n perfect fits leave sqrt(40 / (40 + n))."""
-    assert PRIOR_RETURNS == 40
+    """Six returns of deviation 1 are believed before any: n perfect fits leave sqrt(6 / (6 + n))."""
+    assert PRIOR_RETURNS == 6
     assert residual_deviation(no_evidence(1, 1), jnp.zeros((1, 1))) == 1
-    for count in (1, 40, 1000):
+    for count in (1, 6, 1000):
         fitted = evidence(jnp.full((count, 1), 2.0), jnp.zeros(count, int), jnp.full(count, 6.0), jnp.ones(count), 1)
         found = residual_deviation(fitted, jnp.array([[3.0]]))
-        np.testing.assert_allclose(found, np.sqrt(40 / (40 + count)), rtol=1e-5)
+        np.testing.assert_allclose(found, np.sqrt(6 / (6 + count)), rtol=1e-5)
     # Rounding may explain more than there was: a fit of large returns never becomes the root of less than nothing.
     overdone = fitted._replace(power=fitted.power - 50_000.0)
-    np.testing.assert_allclose(residual_deviation(overdone, jnp.array([[3.0]])), np.sqrt(40 / 1040), rtol=1e-5)
+    np.testing.assert_allclose(residual_deviation(overdone, jnp.array([[3.0]])), np.sqrt(6 / 1006), rtol=1e-5)
 
 
 def test_features_that_repeat_each_other_leave_everything_finite():

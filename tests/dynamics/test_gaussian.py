@@ -8,14 +8,19 @@ import optax
 import pytest
 
 from sadq import keys
-from sadq.dynamics import GaussianModel
+from sadq.dynamics import Gaussian, GaussianModel
+from sadq.errors import SadqError
 from sadq.types import Transition
 
 KEY = keys.member_key(1)
 
 
-def model(**options) -> GaussianModel:
-    return GaussianModel(4, 3, (32, 32), KEY, **options)
+def model(**settings) -> GaussianModel:
+    return Gaussian((32, 32), **settings).build((4,), 3, KEY)
+
+
+def features(observation):
+    raise AssertionError("a model in the observation's space has no use for features")
 
 
 def one(terminated: bool = False) -> Transition:
@@ -32,7 +37,7 @@ def one(terminated: bool = False) -> Transition:
 def parts(made: GaussianModel, transition: Transition):
     """(mean, sigma, reward) by the textbook: one dense network over [s, onehot a]."""
     weight = np.concatenate([made.state_layer.weight, made.action_rows])
-    inputs = np.concatenate([np.asarray(transition.observation) / made.state_scale, np.eye(3)[int(transition.action)]])
+    inputs = np.concatenate([np.asarray(transition.observation) / made.settings.state_scale, np.eye(3)[int(transition.action)]])
     hidden = np.maximum(inputs @ weight + np.asarray(made.state_layer.bias), 0)
     for layer in made.layers:
         hidden = np.maximum(hidden @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
@@ -46,17 +51,18 @@ def test_the_loss_is_the_squared_error_of_a_sample_and_of_the_reward(scale):
     mean, sigma, reward = parts(made, one())
     noise = np.asarray(jax.random.normal(KEY, (4,)))
     state_loss = np.mean((mean + sigma * noise - np.asarray(one().next_observation) / scale) ** 2)
-    total, measured = made.loss(one(), KEY)
+    total, measured = made.loss(one(), KEY, features)
     np.testing.assert_allclose(total, state_loss + (reward - 0.7) ** 2, rtol=1e-5)
     np.testing.assert_allclose(measured["model_state_loss"], state_loss, rtol=1e-5)
+    np.testing.assert_allclose(measured["model_reward_loss"], (reward - 0.7) ** 2, rtol=1e-5)
     np.testing.assert_allclose(measured["model_sigma"], sigma.mean(), rtol=1e-5)
 
 
 def test_the_likelihood_is_the_gaussian_one():
-    made = model(loss_kind="nll")
+    made = model(loss="nll")
     mean, sigma, reward = parts(made, one())
     expected = np.mean(0.5 * ((np.asarray(one().next_observation) - mean) / sigma) ** 2 + np.log(sigma))
-    np.testing.assert_allclose(made.loss(one(), KEY)[0], expected + (reward - 0.7) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(made.loss(one(), KEY, features)[0], expected + (reward - 0.7) ** 2, rtol=1e-5)
 
 
 def test_a_rollout_is_in_the_observation_s_own_units():
@@ -72,15 +78,18 @@ def test_a_rollout_is_in_the_observation_s_own_units():
 def test_a_mean_rollout_ignores_its_key():
     made = model(rollout="mean")
     context = made.encode(one().observation)
-    first, second = (made.step(context, jnp.int32(0), keys.at(KEY, index)).next_input for index in range(2))
+    first, second = (made.step(context, jnp.int32(2), keys.at(KEY, index)).next_input for index in range(2))
     np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, parts(made, one())[0], rtol=1e-5, atol=1e-6)
+    sampled = model().step(model().encode(one().observation), jnp.int32(2), KEY).next_input
+    assert (sampled != first).all()
 
 
 def test_log_variance_is_clamped():
     made = model()
     wild = eqx.tree_at(lambda m: m.output.bias, made, jnp.full(9, 100.0))
-    assert np.isfinite(wild.loss(one(), KEY)[0])
-    np.testing.assert_allclose(wild.loss(one(), KEY)[1]["model_sigma"], np.exp(1.0), rtol=1e-5)
+    assert np.isfinite(wild.loss(one(), KEY, features)[0])
+    np.testing.assert_allclose(wild.loss(one(), KEY, features)[1]["model_sigma"], np.exp(1.0), rtol=1e-5)
 
 
 def test_the_continuation_head_changes_nothing_else():
@@ -93,7 +102,7 @@ def test_the_continuation_head_changes_nothing_else():
         )
     )
     for ends in (False, True):
-        extra = headed.loss(one(ends), KEY)[0] - plain.loss(one(ends), KEY)[0]
+        extra = headed.loss(one(ends), KEY, features)[0] - plain.loss(one(ends), KEY, features)[0]
         np.testing.assert_allclose(extra, np.log1p(np.exp(logit if ends else -logit)), rtol=1e-3)
 
 
@@ -114,7 +123,7 @@ def test_the_sampled_loss_drives_sigma_towards_zero_and_the_mean_towards_the_tru
     @jax.jit
     def update(made, moments, key):
         def loss(current):
-            losses, measured = jax.vmap(current.loss)(batch, keys.range_of(key, 0, 256))
+            losses, measured = jax.vmap(lambda one, own: current.loss(one, own, features))(batch, keys.range_of(key, 0, 256))
             return jnp.mean(losses), jax.tree.map(jnp.mean, measured)
 
         (_, measured), gradient = jax.value_and_grad(loss, has_aux=True)(made)
@@ -129,3 +138,24 @@ def test_the_sampled_loss_drives_sigma_towards_zero_and_the_mean_towards_the_tru
     mean, _, reward = parts(made, one()._replace(observation=observations[0]))
     np.testing.assert_allclose(mean, observations[0] + 0.2, atol=0.08)
     np.testing.assert_allclose(reward, 2.0, atol=0.1)
+
+
+def test_images_of_bytes_are_read_as_numbers_and_predicted_in_their_own_shape():
+    """uint8[4, 4, 1] with 0 ... 255 as a scale: the loss is of the numbers, and nothing wraps."""
+    made = Gaussian((8,), state_scale=255.0).build((4, 4, 1), 3, KEY)
+    frames = jax.random.randint(KEY, (2, 4, 4, 1), 0, 256).astype(jnp.uint8)
+    seen = one()._replace(observation=frames[0], next_observation=frames[1])
+    numbers = seen._replace(observation=frames[0].astype(jnp.float32), next_observation=frames[1].astype(jnp.float32))
+    loss, expected = (made.loss(own, KEY, features)[0] for own in (seen, numbers))
+    assert loss.dtype == jnp.float32
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    prediction = made.step(made.encode(seen.observation), jnp.int32(1), KEY)
+    assert prediction.next_input.shape == (4, 4, 1) and prediction.next_input.dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    "settings", [{"hidden": ()}, {"state_scale": 0.0}, {"loss": "both"}, {"rollout": "best"}], ids=lambda one: next(iter(one))
+)
+def test_settings_that_make_no_model_are_refused(settings):
+    with pytest.raises(SadqError, match=next(iter(settings))):
+        Gaussian(**settings)

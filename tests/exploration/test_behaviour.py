@@ -14,6 +14,7 @@ from sadq.exploration import (
     EpsilonZ,
     Never,
     RandomAction,
+    Rule,
     Thompson,
     UpperConfidence,
     random_actions,
@@ -88,3 +89,10 @@ def test_noisy_layers_make_behaviour_a_matter_of_the_step_s_key(deviation):
 
     assert taken(0) == taken(0)
     assert len({taken(seed) for seed in range(8)}) > 1
+
+
+def test_a_rule_remembers_nothing_unless_it_says_so_and_has_to_act():
+    rule = Rule()
+    assert rule.init(3, None) == () and rule.begin(None, keys.member_key(0), "memory") == "memory"
+    with pytest.raises(TypeError, match="a rule gives the actions"):
+        rule.act(situation(), ())

@@ -26,7 +26,7 @@ def test_without_epsilon_what_is_meant_is_done(rule):
     np.testing.assert_array_equal(act(by(rule), 0.0), 1)
     np.testing.assert_array_equal(act(by(rule), 0.0, MASK), 2)
     intended = jnp.arange(LANES, dtype=jnp.int32) % ACTIONS
-    done, _ = rule.deviate(situation(), intended, rule.init(LANES, NOTHING))
+    done, _ = rule.act(situation(intended=intended), rule.init(LANES, NOTHING))
     np.testing.assert_array_equal(done, intended)
 
 
@@ -121,7 +121,7 @@ def lived(rule: EpsilonZ, epsilons: list[float]) -> tuple[np.ndarray, np.ndarray
     memory, actions, before = rule.init(LANES, NOTHING), [], []
     for index, epsilon in enumerate(epsilons):
         before.append(np.asarray(memory.remaining))
-        action, memory = rule.deviate(situation(key=index, epsilon=jnp.float32(epsilon)), MEANT, memory)
+        action, memory = rule.act(situation(key=index, epsilon=jnp.float32(epsilon), intended=MEANT), memory)
         actions.append(np.asarray(action))
     return np.stack(actions), np.stack(before)
 
@@ -171,12 +171,12 @@ def test_a_whole_life_is_that_of_the_lengths_drawn():
 
 def test_a_repetition_ends_with_its_episode_and_where_it_becomes_illegal(monkeypatch):
     rule = always(monkeypatch, 9)
-    start, memory = rule.deviate(situation(epsilon=jnp.float32(1)), MEANT, rule.init(LANES, NOTHING))
+    start, memory = rule.act(situation(epsilon=jnp.float32(1), intended=MEANT), rule.init(LANES, NOTHING))
     half = jnp.arange(LANES) % 2 == 0
-    after, kept = rule.deviate(situation(key=1, fresh=half), MEANT, memory)
+    after, kept = rule.act(situation(key=1, fresh=half, intended=MEANT), memory)
     np.testing.assert_array_equal(after, np.where(half, 1, start))
     np.testing.assert_array_equal(kept.remaining, np.where(half, 0, 7))
-    after, kept = rule.deviate(situation(key=1, mask=MASK), 2 * MEANT, memory)
+    after, kept = rule.act(situation(key=1, mask=MASK, intended=2 * MEANT), memory)
     legal = np.isin(np.asarray(start), (0, 2))
     assert legal.any() and not legal.all()
     np.testing.assert_array_equal(after, np.where(legal, start, 2))
@@ -188,6 +188,6 @@ def test_a_repetition_is_remembered_by_lane():
     assert isinstance(memory, Repetition) and memory.action.shape == memory.remaining.shape == (3,)
     assert EpsilonZ().begin(NOTHING, keys.member_key(0), memory) is memory
     under_way = Repetition(jnp.array([3, 0, 2]), jnp.array([2, 0, 1]))
-    action, after = EpsilonZ().deviate(situation(VALUES[:3]), MEANT[:3], under_way)
+    action, after = EpsilonZ().act(situation(VALUES[:3], intended=MEANT[:3]), under_way)
     np.testing.assert_array_equal(action, [3, 1, 2])
     np.testing.assert_array_equal(after.remaining, [1, 0, 0])

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sadq import keys
-from sadq.core.posterior import Posterior
 from sadq.networks import (
     Bayesian,
     Categorical,
@@ -54,7 +52,7 @@ def bitwise(left: Any, right: Any) -> bool:
 
 @every_head
 def test_encoder_and_head_are_callable_apart(head):
-    network = maker(head)(KEY)
+    network = alone(filled(head, 1), 0)
     features = network.encode(OBSERVATION)
     assert features.shape == (WIDTH,)
     assert bitwise(network(OBSERVATION), network.head(features))
@@ -82,7 +80,7 @@ def test_each_of_the_three_draws_reaches_its_part():
 
 @every_head
 def test_every_parameter_has_one_that_moves_it(head):
-    network = maker(head)(KEY)
+    network = alone(filled(head, 1), 0)
     marks = network.movers()
     assert jax.tree.structure(marks) == jax.tree.structure(network)
     assert set(jax.tree.leaves(marks.encoder)) == {Mover.RUN}
@@ -98,46 +96,57 @@ def test_one_network_alone_takes_the_key_itself():
     np.testing.assert_array_equal(several, jax.random.key_data(keys.range_of(KEY, 0, 3)))
 
 
-@every_head
-def test_an_ensemble_of_one_is_the_network_alone_to_the_bit(head):
-    make = maker(head)
-    single, ensemble = jax.jit(make)(KEY), jax.jit(lambda key: make_ensemble(make, key, 1))(KEY)
-    assert bitwise(first_network(ensemble), single)
+def value_and_gradient(network: Network):
+    """Of everything that a network may draw: a last layer, levels and noise."""
 
     def loss(network):
-        return jnp.sum(jnp.square(network.sampled(KEY).mean(OBSERVATION) - 1))
+        drawn = network.with_head(network.head.drawn(KEY)).drawn(KEY).sampled(KEY)
+        return jnp.sum(jnp.square(drawn.mean(OBSERVATION) - 1)), drawn.mean(OBSERVATION)
 
-    of_all = jax.jit(jax.grad(lambda networks: jnp.sum(over_networks(loss, networks))))(ensemble)
-    assert bitwise(first_network(of_all), jax.jit(jax.grad(loss))(single))
-    means = jax.jit(ensemble_means)(ensemble, OBSERVATION)
-    assert means.shape == (1, ACTIONS)
-    np.testing.assert_array_equal(means[0], jax.jit(lambda network: network.mean(OBSERVATION))(single))
+    return jax.value_and_grad(loss, has_aux=True)(network)
+
+
+def filled(head: Any, size: int) -> Network:
+    """Networks with any numbers in them: drawing initial weights takes longer to compile than all else here."""
+    made = jax.eval_shape(maker(head, noisy=isinstance(head, Scalar)), KEY)
+    random = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: random.normal(size=(size, *leaf.shape)).astype(leaf.dtype) / 2, made)
+
+
+def in_ensemble(networks: Network):
+    return over_networks(value_and_gradient, networks), ensemble_means(networks, OBSERVATION)
+
+
+def on_its_own(network: Network):
+    return value_and_gradient(network), network.mean(OBSERVATION)
+
+
+@every_head
+def test_an_ensemble_of_one_is_the_network_alone_to_the_bit(head):
+    ensemble = filled(head, 1)
+    apart = jax.jit(on_its_own)(alone(ensemble, 0))
+    assert bitwise(first_network(jax.jit(in_ensemble)(ensemble)), apart)
+    (loss, _), gradient = apart[0]
+    assert loss > 0 and any(leaf.any() for leaf in jax.tree.leaves(gradient))
 
 
 @every_head
 def test_an_ensemble_of_five_is_five_networks(head):
-    make = maker(head)
-    ensemble = jax.jit(lambda key: make_ensemble(make, key, 5))(KEY)
+    ensemble, single = filled(head, 5), jax.jit(on_its_own)
+    together = jax.tree.map(np.asarray, jax.jit(in_ensemble)(ensemble))
     for index in range(5):
-        own = jax.jit(make)(keys.at(KEY, index))
-        for one, other in zip(jax.tree.leaves(alone(ensemble, index)), jax.tree.leaves(own), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-6)
-
-    def both(network):
-        def loss(network):
-            return jnp.sum(jnp.square(network.sampled(KEY).mean(OBSERVATION) - 1))
-
-        return jax.value_and_grad(loss)(network)
-
-    together, apart = jax.jit(lambda networks: over_networks(both, networks))(ensemble), jax.jit(both)
-    for index in range(5):
-        pairs = zip(jax.tree.leaves(alone(together, index)), jax.tree.leaves(apart(alone(ensemble, index))), strict=True)
+        pairs = zip(jax.tree.leaves(alone(together, index)), jax.tree.leaves(single(alone(ensemble, index))), strict=True)
         for one, other in pairs:
-            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-    means = np.asarray(ensemble_means(ensemble, OBSERVATION))
-    assert means.shape == (5, ACTIONS)
-    for index in range(5):
-        np.testing.assert_allclose(means[index], alone(ensemble, index).mean(OBSERVATION), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(together[0][0][0])) == 5
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_each_network_begins_with_weights_of_its_own_key(size):
+    make = jax.jit(maker(Scalar()))
+    ensemble = make_ensemble(make, KEY, size)
+    for index, key in enumerate([KEY] if size == 1 else [keys.at(KEY, index) for index in range(size)]):
+        assert bitwise(alone(ensemble, index), make(key))
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -149,16 +158,14 @@ def test_over_networks_takes_and_gives_the_axis_on_every_leaf(size):
 
 
 def test_the_networks_of_an_ensemble_draw_apart():
-    one = maker(Scalar(), noisy=True, dueling=True)(KEY)
-    alike = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), one)  # equal weights, so only noise tells them apart
+    one = filled(Scalar(), 1)
+    alike = jax.tree.map(lambda leaf: np.tile(leaf, (3, *(1 for _ in leaf.shape[1:]))), one)  # only noise tells them apart
     drawn = over_networks(lambda network, key: network.drawn(key), alike, ensemble_keys(KEY, 3))
     values = np.asarray(ensemble_means(drawn, OBSERVATION))
     assert values.shape == (3, ACTIONS) and len(np.unique(values[:, 0])) == 3
 
 
 def test_all_networks_are_settled():
-    networks = make_ensemble(maker(Bayesian()), KEY, 2)
-    mean = jnp.arange(2.0 * ACTIONS * WIDTH).reshape(2, ACTIONS, WIDTH)
-    believed = Posterior(mean, networks.head.posterior.root)
-    held = eqx.tree_at(lambda one: (one.head.posterior, one.head.weights), networks, (believed, -mean))
-    np.testing.assert_array_equal(settled(held).head.weights, mean)
+    networks = filled(Bayesian(), 2)
+    assert not np.isin(networks.head.weights, networks.head.posterior.mean).any()
+    np.testing.assert_array_equal(settled(networks).head.weights, networks.head.posterior.mean)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import jax.numpy as jnp
 
 from sadq.registry import Axis
-from sadq.types import Array
+from sadq.types import Array, Mask
 
 BOOTSTRAPS = Axis("bootstrap", "which next action a target is formed from")
 
@@ -30,10 +30,10 @@ class Choice(NamedTuple):
 class Rule(Protocol):
     """A base rule, on the values f32[A] of both networks and the legal actions bool[A] (None: all)."""
 
-    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice: ...
+    def __call__(self, online_q: Array, target_q: Array, mask: Mask = None) -> Choice: ...
 
 
-def legal_values(values: Array, mask: Array | None, otherwise: float = -jnp.inf) -> Array:
+def legal_values(values: Array, mask: Mask, otherwise: float = -jnp.inf) -> Array:
     """`values` f32[A] with `otherwise` in place of illegal ones, which so are compared but never multiplied.
 
     A mask without any legal action, as some environments give for a terminal state, counts as all legal.
@@ -41,12 +41,12 @@ def legal_values(values: Array, mask: Array | None, otherwise: float = -jnp.inf)
     return values if mask is None else jnp.where(mask | ~jnp.any(mask), values, otherwise)
 
 
-def best_action(values: Array, mask: Array | None = None) -> Array:
+def best_action(values: Array, mask: Mask = None) -> Array:
     """The first of the best legal actions: i32[]."""
     return jnp.argmax(legal_values(values, mask)).astype(jnp.int32)
 
 
-def best_value(values: Array, mask: Array | None = None) -> Array:
+def best_value(values: Array, mask: Mask = None) -> Array:
     """max_a values[a] over the legal actions: f32[]."""
     return jnp.max(legal_values(values, mask))
 
@@ -56,7 +56,7 @@ def best_value(values: Array, mask: Array | None = None) -> Array:
 class Greedy:
     """DQN: the action that the target network itself prefers."""
 
-    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+    def __call__(self, online_q: Array, target_q: Array, mask: Mask = None) -> Choice:
         return Choice(best_action(target_q, mask)[None], jnp.ones(1))
 
 
@@ -65,14 +65,14 @@ class Greedy:
 class Double:
     """Double DQN: the online network selects, the target network evaluates."""
 
-    def __call__(self, online_q: Array, target_q: Array, mask: Array | None = None) -> Choice:
+    def __call__(self, online_q: Array, target_q: Array, mask: Mask = None) -> Choice:
         return Choice(best_action(online_q, mask)[None], jnp.ones(1))
 
 
 greedy, double = Greedy(), Double()
 
 
-def guided(choice: Choice, scores: Array, alpha: Array | float, mask: Array | None = None) -> Choice:
+def guided(choice: Choice, scores: Array, alpha: Array | float, mask: Mask = None) -> Choice:
     """SADQ: weight `alpha` on the base rule's choice, the rest on the legal action with the best rollout score f32[A].
 
     `alpha` is one number, traced or not, so under `vmap` it may differ by sample (a gate) or by member (a sweep).

@@ -1,7 +1,7 @@
 """What an ensemble's disagreement is used for (SUNRISE, Lee et al., 2021): weighted backups and optimism."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,44 +12,31 @@ from sadq.types import Array
 ENSEMBLES = Axis("ensemble", "networks that learn side by side from one replay")
 
 
-class Ensemble(Protocol):
-    """How many networks there are, and what their agreement is worth."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def bootstrap_share(self) -> float:
-        """The share of transitions that each network learns from."""
-
-    def weights(self, bootstrap_values: Array) -> Array:
-        """Weights f32[B] of B backups, from every network's value f32[K, B] at the next states."""
-
-
 @ENSEMBLES.register("single")
 @dataclass(frozen=True)
 class Single:
-    """One network."""
+    """One network, or several whose agreement is worth nothing."""
 
     size: ClassVar[int] = 1
-    bootstrap_share: ClassVar[float] = 1.0
+    bootstrap_share: ClassVar[float] = 1.0  # of the transitions that each network learns from
 
     def weights(self, bootstrap_values: Array) -> Array:
+        """Weights f32[B] of B backups, from every network's value f32[K, B] at the next states."""
         return jnp.ones(bootstrap_values.shape[1])
 
 
 @ENSEMBLES.register("agreement")
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(Single):
     """Networks whose backups weigh less where they disagree: sigmoid(-T * std) + 1/2."""
 
-    size: int = 5
+    size: int = 5  # type: ignore[misc]
     """How many networks."""
 
     temperature: float = 10.0
     """T: how strongly disagreement lowers a backup's weight."""
 
-    bootstrap_share: float = 1.0
+    bootstrap_share: float = 1.0  # type: ignore[misc]
     """The share of transitions that each network learns from (beta of the Bernoulli masks)."""
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from sadq.core.bootstrap import Choice, best_action, legal_values
 from sadq.registry import Axis
-from sadq.types import Array
+from sadq.types import Array, Mask
 
 GATES = Axis("gate", "how far the model is trusted")
 
@@ -31,11 +31,11 @@ class Gate(Protocol):
         target_q: Array,  # f32[B, A]
         scores: Array,  # f32[B, A]
         bellman_error: Array,  # f32[B]
-        mask: Array | None = None,  # bool[B, A]
+        mask: Mask = None,  # [B, A]
     ) -> Array: ...
 
 
-def value_gap(values: Array, mask: Array | None = None) -> Array:
+def value_gap(values: Array, mask: Mask = None) -> Array:
     """max_a - min_a of the legal values f32[A]: the paper's Delta-Q."""
     return jnp.max(legal_values(values, mask)) - jnp.min(legal_values(values, mask, jnp.inf))
 
@@ -48,13 +48,7 @@ class Fixed:
     uses_error: ClassVar[bool] = False
 
     def __call__(
-        self,
-        alpha: Array,
-        choice: Choice,
-        target_q: Array,
-        scores: Array,
-        bellman_error: Array,
-        mask: Array | None = None,
+        self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
         return jnp.broadcast_to(alpha, target_q.shape[:1])
 
@@ -67,13 +61,7 @@ class BatchReliability:
     uses_error: ClassVar[bool] = True
 
     def __call__(
-        self,
-        alpha: Array,
-        choice: Choice,
-        target_q: Array,
-        scores: Array,
-        bellman_error: Array,
-        mask: Array | None = None,
+        self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
         gap, error = jnp.mean(jax.vmap(value_gap)(target_q, mask)), jnp.mean(bellman_error)
         reliability = jnp.clip(1 - error / jnp.maximum(gap, 1e-8), 0, 1)
@@ -90,17 +78,11 @@ class SampleReliability:
     uses_error: ClassVar[bool] = True
 
     def __call__(
-        self,
-        alpha: Array,
-        choice: Choice,
-        target_q: Array,
-        scores: Array,
-        bellman_error: Array,
-        mask: Array | None = None,
+        self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
         error = jnp.mean(bellman_error)
 
-        def weight(base: Choice, score: Array, legal: Array | None) -> Array:
+        def weight(base: Choice, score: Array, legal: Mask) -> Array:
             preference = score[best_action(score, legal)] - jnp.sum(base.weights * score[base.actions])
             return jnp.where(preference > error, alpha, 1.0)
 

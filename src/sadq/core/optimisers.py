@@ -15,8 +15,8 @@ from sadq.types import Array
 OPTIMISERS = Axis("optimiser", "what a gradient does to the parameters")
 
 
-class Moved(NamedTuple):
-    """An array after its step, with its running means."""
+class Moving(NamedTuple):
+    """An array of parameters with its running means."""
 
     parameter: Array
     first: Array
@@ -26,9 +26,7 @@ class Moved(NamedTuple):
 class Optimiser(Protocol):
     """A rule; `count` i32[] is the number of the step, from 1."""
 
-    def move(
-        self, parameter: Array, first: Array, second: Array, slope: Array, rate: Array | float, count: Array
-    ) -> Moved: ...
+    def move(self, at: Moving, slope: Array, rate: Array | float, count: Array) -> Moving: ...
 
 
 @OPTIMISERS.register("adam")
@@ -50,16 +48,14 @@ class Adam:
             require(self, 0 <= getattr(self, setting) < 1, setting, "must lie in [0, 1)")
         positive(self, "epsilon")
 
-    def move(
-        self, parameter: Array, first: Array, second: Array, slope: Array, rate: Array | float, count: Array
-    ) -> Moved:
+    def move(self, at: Moving, slope: Array, rate: Array | float, count: Array) -> Moving:
         # The two bias corrections are numbers, so they are put into the step size and epsilon: one root and one division
         # per parameter instead of one and three.
         correction = jnp.sqrt(1 - self.beta2**count)
         size, epsilon = rate * correction / (1 - self.beta1**count), self.epsilon * correction
-        mean = self.beta1 * first + (1 - self.beta1) * slope
-        square = self.beta2 * second + (1 - self.beta2) * jnp.square(slope)
-        return Moved(parameter - size * mean / (jnp.sqrt(square) + epsilon), mean, square)
+        mean = self.beta1 * at.first + (1 - self.beta1) * slope
+        square = self.beta2 * at.second + (1 - self.beta2) * jnp.square(slope)
+        return Moving(at.parameter - size * mean / (jnp.sqrt(square) + epsilon), mean, square)
 
 
 @OPTIMISERS.register("adamw")
@@ -74,11 +70,9 @@ class AdamW(Adam):
         super().__post_init__()
         not_negative(self, "weight_decay")
 
-    def move(
-        self, parameter: Array, first: Array, second: Array, slope: Array, rate: Array | float, count: Array
-    ) -> Moved:
-        moved = super().move(parameter, first, second, slope, rate, count)
-        return moved._replace(parameter=moved.parameter - rate * self.weight_decay * parameter)
+    def move(self, at: Moving, slope: Array, rate: Array | float, count: Array) -> Moving:
+        moved = super().move(at, slope, rate, count)
+        return moved._replace(parameter=moved.parameter - rate * self.weight_decay * at.parameter)
 
 
 @OPTIMISERS.register("rmsprop")
@@ -96,8 +90,6 @@ class RMSprop:
         require(self, 0 <= self.decay < 1, "decay", "must lie in [0, 1)")
         positive(self, "epsilon")
 
-    def move(
-        self, parameter: Array, first: Array, second: Array, slope: Array, rate: Array | float, count: Array
-    ) -> Moved:
-        square = self.decay * second + (1 - self.decay) * jnp.square(slope)
-        return Moved(parameter - rate * slope / (jnp.sqrt(square) + self.epsilon), first, square)
+    def move(self, at: Moving, slope: Array, rate: Array | float, count: Array) -> Moving:
+        square = self.decay * at.second + (1 - self.decay) * jnp.square(slope)
+        return Moving(at.parameter - rate * slope / (jnp.sqrt(square) + self.epsilon), at.first, square)

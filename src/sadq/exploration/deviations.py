@@ -1,7 +1,7 @@
 """What a deviation from the intended action is: any action, any action for a while, the worst one, or none."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,7 @@ import numpy as np
 
 from sadq import keys
 from sadq.core.bootstrap import legal_values
-from sadq.exploration.intentions import Memoryless
-from sadq.exploration.situation import Situation, random_actions
+from sadq.exploration.situation import Rule, Situation, random_actions
 from sadq.networks.network import Network
 from sadq.registry import Axis, at_least, not_negative
 from sadq.types import Array, Key, PyTree
@@ -18,40 +17,27 @@ from sadq.types import Array, Key, PyTree
 DEVIATIONS = Axis("deviation", "what happens with probability epsilon instead")
 
 
-class Deviation(Protocol):
-    """A part of behaviour; its memory has a leading axis E, or is `()`."""
-
-    def init(self, lanes: int, networks: Network) -> PyTree:
-        """The memory before the first step."""
-
-    def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
-        """What may be drawn once for a whole collect, whose networks stand still."""
-
-    def deviate(self, now: Situation, intended: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        """(actions i32[E] in place of the intended ones where a lane deviates, memory)."""
-
-
 @DEVIATIONS.register("never")
 @dataclass(frozen=True)
-class Never(Memoryless):
+class Never(Rule):
     """Epsilon is 0: whatever explores is in the networks or in what is meant."""
 
-    def deviate(self, now: Situation, intended: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        return intended, memory
+    def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
+        return now.intended, memory
 
 
 @DEVIATIONS.register("random")
 @dataclass(frozen=True)
-class RandomAction(Memoryless):
+class RandomAction(Rule):
     """A uniform legal action with probability epsilon, a coin per lane."""
 
-    def deviate(self, now: Situation, intended: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        return jnp.where(now.noise.coin < now.epsilon, random_actions(now), intended), memory
+    def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
+        return jnp.where(now.noise.coin < now.epsilon, random_actions(now), now.intended), memory
 
 
 @DEVIATIONS.register("counteractive")
 @dataclass(frozen=True)
-class Counteractive(Memoryless):
+class Counteractive(Rule):
     """CoAct (Korkmaz, 2025): with probability epsilon the action that looks worst."""
 
     starts: int = 1600
@@ -60,12 +46,12 @@ class Counteractive(Memoryless):
     def __post_init__(self) -> None:
         at_least(self, 0, "starts")
 
-    def deviate(self, now: Situation, intended: Array, memory: PyTree) -> tuple[Array, PyTree]:
+    def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
         # Not the best action of the negated values: legal ones are kept, and the first of equals, as everywhere.
         lowest = jax.vmap(lambda values, legal: legal_values(values, legal, jnp.inf))(now.expected, now.mask)
         worst = jnp.argmin(lowest, axis=1).astype(jnp.int32)
         surprising = jnp.where(now.step < self.starts, random_actions(now), worst)
-        return jnp.where(now.noise.coin < now.epsilon, surprising, intended), memory
+        return jnp.where(now.noise.coin < now.epsilon, surprising, now.intended), memory
 
 
 class Repetition(NamedTuple):
@@ -77,7 +63,7 @@ class Repetition(NamedTuple):
 
 @DEVIATIONS.register("epsilon-z")
 @dataclass(frozen=True)
-class EpsilonZ:
+class EpsilonZ(Rule):
     """epsilon-z-greedy (Dabney et al., 2021; TEG): a random action is kept for n steps, n ~ n^-exponent.
 
     A repetition ends with its episode, or where its action becomes illegal.
@@ -96,16 +82,13 @@ class EpsilonZ:
     def init(self, lanes: int, networks: Network) -> Repetition:
         return Repetition(jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, jnp.int32))
 
-    def begin(self, networks: Network, key: Key, memory: Repetition) -> Repetition:
-        return memory
-
     def durations(self, key: Key, count: int) -> Array:
         """Lengths i32[count], by inverting the cumulative distribution."""
         shares = np.arange(1, self.longest + 1, dtype=np.float64) ** -self.exponent
         cumulative = jnp.asarray(np.cumsum(shares) / shares.sum(), jnp.float32)[:-1]
         return 1 + jnp.sum(jax.random.uniform(key, (count, 1)) >= cumulative, axis=1, dtype=jnp.int32)
 
-    def deviate(self, now: Situation, intended: Array, memory: Repetition) -> tuple[Array, Repetition]:
+    def act(self, now: Situation, memory: Repetition) -> tuple[Array, Repetition]:
         going = (memory.remaining > 0) & ~now.fresh
         if now.mask is not None:
             going &= jnp.take_along_axis(now.mask, memory.action[:, None], axis=1)[:, 0]
@@ -113,4 +96,4 @@ class EpsilonZ:
         length = self.durations(keys.purpose(now.noise.key, "duration"), begins.shape[0])
         kept = jnp.where(begins, random_actions(now), memory.action)
         remaining = jnp.where(begins, length, jnp.where(going, memory.remaining, 0))
-        return jnp.where(remaining > 0, kept, intended), Repetition(kept, jnp.maximum(remaining - 1, 0))
+        return jnp.where(remaining > 0, kept, now.intended), Repetition(kept, jnp.maximum(remaining - 1, 0))

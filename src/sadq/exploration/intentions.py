@@ -1,7 +1,7 @@
 """Which action is meant: the one that looks best, or best under what the values' uncertainty allows."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from sadq import keys
 from sadq.core.ensembles import upper_confidence
 from sadq.core.posterior import sample
-from sadq.exploration.situation import Situation, best_actions
+from sadq.exploration.situation import Rule, Situation, best_actions
 from sadq.networks.network import Network, first_network
 from sadq.registry import Axis, at_least, not_negative
 from sadq.types import Array, Key, PyTree
@@ -17,32 +17,9 @@ from sadq.types import Array, Key, PyTree
 INTENTIONS = Axis("intended", "which action is meant")
 
 
-class Intention(Protocol):
-    """A part of behaviour; its memory has a leading axis E, or is `()`."""
-
-    def init(self, lanes: int, networks: Network) -> PyTree:
-        """The memory before the first step."""
-
-    def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
-        """What may be drawn once for a whole collect, whose networks stand still."""
-
-    def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
-        """(actions i32[E], memory)."""
-
-
-class Memoryless:
-    """A rule without memory."""
-
-    def init(self, lanes: int, networks: Network) -> PyTree:
-        return ()
-
-    def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
-        return memory
-
-
 @INTENTIONS.register("best")
 @dataclass(frozen=True)
-class Best(Memoryless):
+class Best(Rule):
     """The action with the largest expected return."""
 
     def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
@@ -51,7 +28,7 @@ class Best(Memoryless):
 
 @INTENTIONS.register("ucb")
 @dataclass(frozen=True)
-class UpperConfidence(Memoryless):
+class UpperConfidence(Rule):
     """SUNRISE: the action with the largest mean + width * standard deviation over the ensemble."""
 
     width: float = 1.0
@@ -74,7 +51,7 @@ class KeptDraws(NamedTuple):
 
 @INTENTIONS.register("thompson")
 @dataclass(frozen=True)
-class Thompson:
+class Thompson(Rule):
     """BDQN: the best action under one draw of the last layer, kept per lane until its episode or an interval ends.
 
     The draws are made once a collect: whether a lane needs one differs by member, and a branch on that would, for a

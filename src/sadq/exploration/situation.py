@@ -3,7 +3,7 @@
 What can be drawn for a whole collect at once is, and is handed in as numbers; rarer draws fold the step's key.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from sadq import keys
 from sadq.core.bootstrap import best_action
 from sadq.networks.network import Network, ensemble_keys, ensemble_means, over_networks, settled
-from sadq.types import Array, Key
+from sadq.types import Array, Key, Mask, PyTree
 
 
 class Noise(NamedTuple):
@@ -34,12 +34,13 @@ class Situation(NamedTuple):
     networks: Network  # [K, ...] on every leaf
     values: Array  # f32[E, K, A]: expected returns by network, under fresh noise where there is any
     observation: Array  # [E, *observation shape]
-    mask: Array | None  # bool[E, A]: legal actions; None for all
+    mask: Mask  # bool[E, A]: legal actions; None for all
     fresh: Array  # bool[E]: an episode begins here
     step: Array  # i32[]: env steps so far
     stride: int  # env steps that this step adds
     epsilon: Array  # f32[]: the probability of a deviation
     noise: Noise
+    intended: Any = None  # i32[E]: the actions that are meant, for a deviation to replace
 
     @property
     def expected(self) -> Array:
@@ -47,27 +48,43 @@ class Situation(NamedTuple):
         return jnp.mean(self.values, axis=1)
 
 
-def noisy_values(networks: Network, observation: Array, mask: Array | None, key: Key) -> Array:
+class Rule:
+    """How actions come about: what is meant, what is done instead, or both; its memory has a leading axis E, or is `()`."""
+
+    def init(self, lanes: int, networks: Network) -> PyTree:
+        """The memory before the first step."""
+        return ()
+
+    def begin(self, networks: Network, key: Key, memory: PyTree) -> PyTree:
+        """What may be drawn once for a whole collect, whose networks stand still."""
+        return memory
+
+    def act(self, now: Situation, memory: PyTree) -> tuple[Array, PyTree]:
+        """(actions i32[E], memory)."""
+        raise TypeError(f"{type(self).__name__} has no act: a rule gives the actions of a step.")
+
+
+def noisy_values(networks: Network, observation: Array, mask: Mask, key: Key) -> Array:
     """Expected returns by network as behaviour sees them, with whatever the networks draw: f32[E, K, A]."""
     size = jax.tree.leaves(networks)[0].shape[0]
     noise_keys = ensemble_keys(keys.purpose(key, "network"), size)
     drawn = over_networks(lambda network, noise_key: network.drawn(noise_key), networks, noise_keys)
     level_keys = keys.range_of(keys.purpose(key, "levels"), 0, observation.shape[0])
 
-    def of_lane(seen: Array, legal: Array | None, level_key: Key) -> Array:
+    def of_lane(seen: Array, legal: Mask, level_key: Key) -> Array:
         sampled = over_networks(lambda network: network.sampled(level_key), drawn)
         return ensemble_means(sampled, seen, legal)
 
     return jax.vmap(of_lane)(observation, mask, level_keys)
 
 
-def settled_values(networks: Network, observation: Array, mask: Array | None) -> Array:
+def settled_values(networks: Network, observation: Array, mask: Mask) -> Array:
     """Expected returns as evaluation sees them: f32[E, A], averaged over the networks."""
     at_mean = settled(networks)
     return jax.vmap(lambda seen, legal: jnp.mean(ensemble_means(at_mean, seen, legal), axis=0))(observation, mask)
 
 
-def best_actions(values: Array, mask: Array | None) -> Array:
+def best_actions(values: Array, mask: Mask) -> Array:
     """`best_action` of every lane: i32[E]."""
     return jax.vmap(best_action, (0, None if mask is None else 0))(values, mask)
 

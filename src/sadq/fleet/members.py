@@ -17,9 +17,10 @@ import numpy as np
 from sadq import keys
 from sadq.core.schedules import Decay, exploration_rate
 from sadq.envs import base
-from sadq.exploration.behaviour import Behaviour, Exploration
+from sadq.exploration.behaviour import Behaviour
 from sadq.exploration.situation import (
     Noise,
+    Rule,
     Situation,
     best_actions,
     draw_noise,
@@ -31,7 +32,7 @@ from sadq.fleet.devices import Placement, Programs
 from sadq.learning.learner import Learner
 from sadq.learning.state import Hyper, LearnerState
 from sadq.networks.network import Network
-from sadq.types import Array, Key, Metrics, PyTree, Transition
+from sadq.types import Array, Key, Mask, Metrics, PyTree, Transition
 
 
 class MemberState(NamedTuple):
@@ -94,7 +95,7 @@ class Fleet:
     """What both loops share: one member's pure functions."""
 
     learner: Learner
-    exploration: Exploration = field(default_factory=Behaviour)
+    exploration: Rule = field(default_factory=Behaviour)
     epsilon_decay: Decay = "exponential"
     evaluation_episodes: int = 8
     devices: tuple[jax.Device, ...] = ()
@@ -142,7 +143,7 @@ class Fleet:
         return StepPlan(step, exploration_rate(step, *numbers, self.epsilon_decay), noise)
 
     def act(
-        self, networks: Network, memory: PyTree, observation: Array, mask: Array | None, fresh: Array, now: StepPlan
+        self, networks: Network, memory: PyTree, observation: Array, mask: Mask, fresh: Array, now: StepPlan
     ) -> tuple[Array, PyTree]:
         """Behaviour at one step: actions i32[lanes]."""
         values = noisy_values(networks, observation, mask, now.noise.key)
@@ -169,7 +170,7 @@ class Fleet:
         return self.exploration.begin(networks, keys.at(hyper.stream("exploration-collect"), index), memory)
 
 
-def greedy_actions(networks: Network, observation: Array, mask: Array | None) -> tuple[Array, Array]:
+def greedy_actions(networks: Network, observation: Array, mask: Mask) -> tuple[Array, Array]:
     """What evaluation does at E observations: (the best actions i32[E], their expected returns f32[E])."""
     values = settled_values(networks, observation, mask)
     action = best_actions(values, mask)
@@ -177,10 +178,10 @@ def greedy_actions(networks: Network, observation: Array, mask: Array | None) ->
 
 
 def explore(
-    exploration: Exploration,
+    exploration: Rule,
     networks: Network,
     observation: Array,
-    mask: Array | None,
+    mask: Mask,
     step: Array,
     epsilon: Array,
     key: Key,

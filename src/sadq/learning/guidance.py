@@ -15,7 +15,7 @@ from sadq.core.rollout import bellman_estimate, rollout_scores
 from sadq.dynamics.protocol import DynamicsModel
 from sadq.learning.legal import Legal
 from sadq.networks.network import Network
-from sadq.types import Array, Batch, Key, Metrics, Transition, TransitionSequence
+from sadq.types import Array, Batch, Key, Mask, Metrics, Transition, TransitionSequence
 
 
 class Seen(NamedTuple):
@@ -38,7 +38,7 @@ class Advice(NamedTuple):
     legal: Legal  # at a predicted state
     key: Key
 
-    def values(self, next_input: Array, mask: Array | None, key: Key) -> Array:
+    def values(self, next_input: Array, mask: Mask, key: Key) -> Array:
         """Expected returns f32[A] of the target network at what the model predicted, or at an observation."""
         sampled = self.target.sampled(key)
         if self.model.space == "features":
@@ -85,7 +85,7 @@ class Guidance:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""
         count = self.action_count if self.candidates is None else min(self.candidates, self.action_count)
 
-        def of_one(observation: Array, values: Array, mask: Array | None, rollout_key: Key) -> Array:
+        def of_one(observation: Array, values: Array, mask: Mask, rollout_key: Key) -> Array:
             # One key for all actions, so that they are compared at the same quantile levels.
             level_key = keys.purpose(rollout_key, "levels")
             best = None

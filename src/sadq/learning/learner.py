@@ -13,13 +13,14 @@ import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.bootstrap import Rule, best_value
-from sadq.core.ensembles import Ensemble, Single
+from sadq.core.ensembles import Single
 from sadq.core.gates import value_gap
+from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.schedules import learning_rate_factor
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
-from sadq.learning.optimiser import Adam, Optimiser, Step, clipped, descend, trainable
+from sadq.learning.optimiser import Pace, clipped, descend, trainable
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper, LearnerState, Phase, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
@@ -55,7 +56,7 @@ class Learner:
     total_steps: int  # env steps of the run, for the schedules that span it
     target_update: TargetUpdate
     optimiser: Optimiser = field(default_factory=Adam)
-    ensemble: Ensemble = field(default_factory=Single)
+    ensemble: Single = field(default_factory=Single)
     guidance: Guidance | None = None
     refit: Refit | None = None  # of a Bayesian head
     legal: Callable[[Array], Array | None] = every_action  # by the environment's rules
@@ -145,7 +146,7 @@ class Learner:
         loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
         (value, parts), gradient = loss(state.model.parameters)
         movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)
-        how = {Mover.RUN: Step(guidance.optimiser, phase.hyper.model_learning_rate)}
+        how = {Mover.RUN: Pace(guidance.optimiser, phase.hyper.model_learning_rate)}
         return state._replace(model=descend(state.model, gradient, value, how, movers, phase.step)), parts
 
     def _learn_values(
@@ -240,10 +241,10 @@ class Learner:
         if self.max_gradient_norm is not None:
             max_norm = self.max_gradient_norm
             gradient = over_networks(lambda one: clipped(one, max_norm, movers), gradient)
-        how = {Mover.RUN: Step(self.optimiser, phase.rate)}
+        how = {Mover.RUN: Pace(self.optimiser, phase.rate)}
         if head.own_optimiser is not None:
             slowed = phase.rate / phase.hyper.learning_rate
-            how[Mover.HEAD] = Step(head.own_optimiser, slowed * head.own_learning_rate)
+            how[Mover.HEAD] = Pace(head.own_optimiser, slowed * head.own_learning_rate)
         online, target = descend(state.online, gradient, loss, how, movers, phase.step), state.target
         if self.target_update.soft_rate is not None:
             target = settled(_followed(target, online.parameters, self.target_update.soft_rate, movers))

@@ -1,15 +1,13 @@
 """One fused pass of an optimiser over the parameters: learning rates are traced, and what diverges is frozen."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from sadq.core.optimisers import OPTIMISERS, Adam, AdamW, Optimiser, RMSprop
+from sadq.core.optimisers import Moving, Optimiser
 from sadq.networks.heads import Mover
 from sadq.types import Array, PyTree
-
-__all__ = ["OPTIMISERS", "Adam", "AdamW", "RMSprop", "Step", "Trainable", "clipped", "descend", "trainable"]
 
 LARGEST_GRADIENT = 1e18  # its square is still finite
 
@@ -24,7 +22,7 @@ class Trainable(NamedTuple):
     diverged_at: Array  # i32[]: the env step whose update was not finite, -1 while all is well
 
 
-class Step(NamedTuple):
+class Pace(NamedTuple):
     """How parameters of one kind move."""
 
     optimiser: Optimiser
@@ -49,7 +47,7 @@ def clipped(gradient: PyTree, max_norm: float, movers: PyTree) -> PyTree:
 
 
 def descend(
-    before: Trainable, gradient: PyTree, loss: Array, how: dict[Mover, Step], movers: PyTree, env_step: Array
+    before: Trainable, gradient: PyTree, loss: Array, how: dict[Mover, Pace], movers: PyTree, env_step: Array
 ) -> Trainable:
     """One step, or none at all from the first loss on that is not finite.
 
@@ -58,27 +56,22 @@ def descend(
     healthy = (before.diverged_at < 0) & jnp.isfinite(loss)
     count = before.steps + 1
 
-    def moved(mark: Mover, parameter: Array, first: Array, second: Array, slope: Array) -> tuple:
+    def moved(mark: Mover, slope: Array, at: Moving) -> Moving:
         if mark is Mover.NOTHING:
-            return parameter, first, second
-        step = how[mark]
+            return at
+        pace = how[mark]
         # A loss just short of overflow has gradients beyond it. Dropping those keeps every number finite without a pass
         # over all of them; the loss overflows soon after.
         slope = jnp.where(jnp.abs(slope) <= LARGEST_GRADIENT, slope, 0.0)
-        after = step.optimiser.move(parameter, first, second, slope, step.rate, count)
-        return tuple(jnp.where(healthy, new, old) for new, old in zip(after, (parameter, first, second), strict=True))
+        after = pace.optimiser.move(at, slope, pace.rate, count)
+        return Moving(*(jnp.where(healthy, new, old) for new, old in zip(after, at, strict=True)))
 
-    leaves, structure = jax.tree.flatten(before.parameters)
-    means = (
-        structure.flatten_up_to(tree)  # type: ignore[attr-defined]
-        for tree in (before.first, before.second)
-    )
-    columns = zip(jax.tree.leaves(movers), leaves, *means, jax.tree.leaves(gradient), strict=True)
-    parameters, first, second = zip(*(moved(*values) for values in columns), strict=True)
+    structure: Any = jax.tree.structure(before.parameters)
+    arrays = (structure.flatten_up_to(tree) for tree in before[:3])
+    columns = zip(jax.tree.leaves(movers), jax.tree.leaves(gradient), map(Moving, *arrays), strict=True)
+    after = zip(*(moved(*column) for column in columns), strict=True)
     return Trainable(
-        parameters=jax.tree.unflatten(structure, parameters),
-        first=jax.tree.unflatten(structure, first),
-        second=jax.tree.unflatten(structure, second),
+        *(jax.tree.unflatten(structure, column) for column in after),  # type: ignore[misc]
         steps=jnp.where(healthy, count, before.steps),
         diverged_at=jnp.where((before.diverged_at < 0) & ~healthy, env_step, before.diverged_at),
     )

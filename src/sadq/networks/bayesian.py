@@ -13,7 +13,7 @@ from sadq.networks.heads import HEADS, Head, Mover
 from sadq.networks.layers import Linear
 from sadq.networks.stream import HeadShape
 from sadq.registry import at_least, positive
-from sadq.types import Array, Key, PyTree
+from sadq.types import Array, Key, Mask, PyTree
 
 
 @HEADS.register("bayesian")
@@ -67,10 +67,10 @@ class BayesianHead(Head):
         """What the last layer reads: f32[H]."""
         return jax.nn.relu(self.hidden(features))
 
-    def __call__(self, features: Array, mask: Array | None = None) -> ScalarReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> ScalarReturn:
         return ScalarReturn(self.mean(features), self.huber_at)
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         return jax.lax.stop_gradient(self.weights) @ self.phi(features)
 
     def drawn(self, key: Key) -> Self:

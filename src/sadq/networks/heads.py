@@ -18,7 +18,7 @@ from sadq.core.optimisers import Optimiser
 from sadq.core.returns import CategoricalReturn, Mixing, QuantileReturn, Return, ScalarReturn
 from sadq.networks.stream import ActionStream, HeadShape
 from sadq.registry import Axis, at_least, not_negative, one_of, positive, require
-from sadq.types import Array, Key, PyTree, TransitionSequence
+from sadq.types import Array, Key, Mask, PyTree, TransitionSequence
 
 HEADS = Axis("head", "what the network predicts for every action")
 
@@ -36,7 +36,7 @@ class Look(NamedTuple):
 
     features: Array  # f32[H]: of the observation, by the network that learns
     action: Array  # i32[]
-    mask: Array | None  # bool[A]
+    mask: Mask  # bool[A]
     key: Key
     online: PyTree  # the network that learns
     target: PyTree  # its target network
@@ -50,11 +50,11 @@ class Head(eqx.Module):
     sequence_length: ClassVar[int] = 0
     """How many consecutive transitions the auxiliary loss wants to see."""
 
-    def __call__(self, features: Array, mask: Array | None = None) -> Return:
+    def __call__(self, features: Array, mask: Mask = None) -> Return:
         """The return of every action."""
         raise TypeError(f"{type(self).__name__} has no __call__: a head gives the return of every action.")
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         """Its expectation: f32[A]."""
         return self(features, mask).mean
 
@@ -106,10 +106,10 @@ class ScalarHead(Head):
     stream: ActionStream
     huber_at: float | None = eqx.field(static=True)
 
-    def __call__(self, features: Array, mask: Array | None = None) -> ScalarReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> ScalarReturn:
         return ScalarReturn(self.mean(features, mask), self.huber_at)
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         return self.stream(features, mask)[:, 0]
 
 
@@ -144,7 +144,7 @@ class CategoricalHead(Head):
     low: float = eqx.field(static=True)
     high: float = eqx.field(static=True)
 
-    def __call__(self, features: Array, mask: Array | None = None) -> CategoricalReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> CategoricalReturn:
         return CategoricalReturn(self.stream(features, mask), jnp.linspace(self.low, self.high, self.atoms))
 
 
@@ -179,10 +179,10 @@ class QuantileHead(Head):
     huber_at: float = eqx.field(static=True)
     mixing: Mixing = eqx.field(static=True)
 
-    def __call__(self, features: Array, mask: Array | None = None) -> QuantileReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> QuantileReturn:
         return evenly(self.stream(features, mask), midpoints(self.quantiles), self.huber_at, self.mixing)
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         return self.stream.averaged()(features, mask)[:, 0]
 
 

@@ -15,7 +15,7 @@ from sadq.networks.heads import HEADS, Head, Look, Mover, evenly, midpoints
 from sadq.networks.layers import Linear
 from sadq.networks.stream import ActionStream, HeadShape
 from sadq.registry import at_least, not_negative, one_of, positive
-from sadq.types import Array, Key, PyTree
+from sadq.types import Array, Key, Mask, PyTree
 
 PROPOSAL_GAIN = 0.01
 """FQF starts from almost equal fractions."""
@@ -33,12 +33,12 @@ class LevelStream(eqx.Module):
         self.stream = ActionStream(shape, 1, key)
         self.cosines = cosines
 
-    def values(self, features: Array, levels: Array, mask: Array | None) -> Array:
+    def values(self, features: Array, levels: Array, mask: Mask) -> Array:
         """f32[A, N] at levels f32[N]."""
         hidden = self._hidden(features, levels)
         return jax.vmap(lambda one: self.stream.outputs(one, mask)[:, 0], out_axes=1)(hidden)
 
-    def mean(self, features: Array, levels: Array, widths: Array, mask: Array | None) -> Array:
+    def mean(self, features: Array, levels: Array, widths: Array, mask: Mask) -> Array:
         """sum_i widths_i * values_i: f32[A]. Widths sum to one and outputs are linear, so the sum is taken before."""
         return self.stream.outputs(widths @ self._hidden(features, levels), mask)[:, 0]
 
@@ -82,11 +82,11 @@ class ImplicitHead(Head):
     mixing: Mixing = eqx.field(static=True)
     levels: Array | None = None  # f32[N] once drawn
 
-    def __call__(self, features: Array, mask: Array | None = None) -> QuantileReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> QuantileReturn:
         levels = self._levels()
         return evenly(self.at.values(features, levels, mask), levels, self.huber_at, self.mixing)
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         return self.at.mean(features, self._levels(), jnp.full(self.count, 1 / self.count), mask)
 
     def sampled(self, key: Key) -> Self:
@@ -143,12 +143,12 @@ class FractionHead(Head):
     mixing: Mixing = eqx.field(static=True)
     rate: float = eqx.field(static=True)
 
-    def __call__(self, features: Array, mask: Array | None = None) -> QuantileReturn:
+    def __call__(self, features: Array, mask: Mask = None) -> QuantileReturn:
         fractions = jax.lax.stop_gradient(self.fractions(features))
         values = self.at.values(features, fractions.middles, mask)
         return QuantileReturn(values, fractions.middles, fractions.widths, self.huber_at, self.mixing)
 
-    def mean(self, features: Array, mask: Array | None = None) -> Array:
+    def mean(self, features: Array, mask: Mask = None) -> Array:
         fractions = jax.lax.stop_gradient(self.fractions(features))
         return self.at.mean(features, fractions.middles, fractions.widths, mask)
 

@@ -14,7 +14,7 @@ from sadq import keys
 from sadq.core.returns import Return
 from sadq.networks.heads import Head, Mover
 from sadq.networks.layers import draw_layers
-from sadq.types import Array, Key, PyTree
+from sadq.types import Array, Key, Mask, PyTree
 
 
 class Network(eqx.Module):
@@ -26,10 +26,10 @@ class Network(eqx.Module):
     def encode(self, observation: Array) -> Array:
         return self.encoder(observation)
 
-    def __call__(self, observation: Array, mask: Array | None = None) -> Return:
+    def __call__(self, observation: Array, mask: Mask = None) -> Return:
         return self.head(self.encode(observation), mask)
 
-    def mean(self, observation: Array, mask: Array | None = None) -> Array:
+    def mean(self, observation: Array, mask: Mask = None) -> Array:
         """Only the expectation: f32[A]."""
         return self.head.mean(self.encode(observation), mask)
 
@@ -75,7 +75,7 @@ def make_ensemble(make: Callable[[Key], Network], key: Key, size: int) -> Networ
     return over_networks(make, ensemble_keys(key, size))
 
 
-def ensemble_means(networks: Network, observation: Array, mask: Array | None = None) -> Array:
+def ensemble_means(networks: Network, observation: Array, mask: Mask = None) -> Array:
     """The expectation by network: f32[K, A] at one observation."""
     return over_networks(lambda network: network.mean(observation, mask), networks)
 

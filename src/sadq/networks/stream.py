@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from sadq import keys
 from sadq.networks.layers import Linear, NoisyLinear
-from sadq.types import Array, Key
+from sadq.types import Array, Key, Mask
 
 
 class HeadShape(NamedTuple):
@@ -44,7 +44,7 @@ class ActionStream(eqx.Module):
         self.advantage = dense(width, shape.actions * atoms, keys.purpose(key, "advantage"))
         self.value = dense(width, atoms, keys.purpose(key, "value")) if shape.dueling else None
 
-    def __call__(self, features: Array, mask: Array | None = None) -> Array:
+    def __call__(self, features: Array, mask: Mask = None) -> Array:
         """f32[A, N]; with a mask, the dueling mean is taken over the legal actions."""
         return self.outputs(self.activations(features), mask)
 
@@ -52,7 +52,7 @@ class ActionStream(eqx.Module):
         """The hidden layer."""
         return jax.nn.relu(self.hidden(features))
 
-    def outputs(self, hidden: Array, mask: Array | None = None) -> Array:
+    def outputs(self, hidden: Array, mask: Mask = None) -> Array:
         """f32[A, N] from the hidden layer."""
         if self.value is None:
             return self.advantage(hidden).reshape(self.actions, -1)

@@ -1,1 +1,1 @@
-"""Reports over run folders: what was measured, in words, tables and curves; of the library it imports `experiment.scores`."""
+"""Reports over run folders: what was measured, in words, tables and curves; imports `experiment.scores`, no learning."""

@@ -1,8 +1,9 @@
 """A run folder read back as arrays; an unfinished or killed run is read as far as it got."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from sadq.errors import SadqError
 
 FORMAT = 2
-PAPER_BACKBONE = "dueling"  # what the agent name `sadq` alone stands for
+ORIGINS = ("preset", "sadq", "jax", "device")
 SUFFIX = "+sadq"
+PAPER_AGENT = "dueling+sadq"  # what the agent name `sadq` alone stands for
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,13 +27,16 @@ class Member:
 
     seed: int
     settings: dict[str, Any]
-    diverged: bool = False
-    diverged_at: int | None = None
+    diverged_at: int | None
 
     @property
     def alpha(self) -> float | None:
         """The weight of the base agent's own choice; None for a plain base agent."""
         return self.settings.get("alpha")
+
+    @property
+    def diverged(self) -> bool:
+        return self.diverged_at is not None
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,13 @@ class Run:
     overestimation: Floats  # [M, S]
     metric_steps: Integers  # [T]
     metrics: dict[str, Floats]  # name -> [M, T]
-    finished: bool
     header: dict[str, Any]
     result: dict[str, Any]
     notes: tuple[str, ...]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.result)
 
     @property
     def last_step(self) -> int:
@@ -61,12 +69,10 @@ class Run:
 
     @property
     def base_agent(self) -> str:
-        """The agent's name without SADQ."""
         return self.agent.removesuffix(SUFFIX)
 
     @property
     def guided(self) -> bool:
-        """Whether SADQ is on."""
         return self.agent.endswith(SUFFIX)
 
 
@@ -74,36 +80,46 @@ def load(folder: Path | str) -> Run:
     """The run in `folder`, or a `SadqError` that says why there is none."""
     folder = Path(folder)
     header = _header(folder)
-    config = header["config"]
-    agent = str(config["agent"]).lower()
-    result, result_note = _result(folder)
-    members = _members(header["members"], result)
+    config, listed, notes = header["config"], header["members"], []
+    content = _read(folder / "result.json")
+    result = _object(content) if content else {}
+    if result is None:
+        notes.append("its result.json is damaged, so it counts as unfinished")
+        result = {}
+    outcomes = result.get("members")
+    if not isinstance(outcomes, list) or [type(outcome) for outcome in outcomes] != [dict] * len(listed):
+        outcomes = [{}] * len(listed)
+        if result:
+            notes.append(
+                "its result.json lists other members than its config.json, so which of them diverged is unknown"
+            )
+    members = []
+    for member, outcome in zip(listed, outcomes, strict=True):
+        settings = {name: value for name, value in member.items() if name != "seed"}
+        members.append(Member(member["seed"], settings, outcome.get("diverged_at")))
 
-    steps, evaluations, written = _table(folder / "evaluations.jsonl", len(members), ("returns", "overestimation"))
-    complete = _complete_until(written)
-    metric_steps, metrics, _ = _table(folder / "metrics.jsonl", len(members))
-
-    notes = [result_note] if result_note else []
-    if result and not _lists(result, members):
-        notes.append("its result.json lists other members than its config.json, so which of them diverged is unknown")
+    metric_steps, metrics = _table(folder / "metrics.jsonl", len(members))
+    steps, evaluations = _table(folder / "evaluations.jsonl", len(members), ("step", "returns", "overestimation"))
+    written = np.isfinite(evaluations["step"])
+    # A run killed in the middle of an evaluation would give its members curves of unequal length.
+    complete = max(np.flatnonzero(written[written.any(axis=1)].all(axis=0)), default=-1) + 1
     if complete == 0:
         notes.append("it holds no complete evaluation yet")
     elif complete < len(steps):
         notes.append(f"its last evaluation, at step {steps[-1]:,}, is incomplete and was left out")
-    planned = config.get("steps")
+    agent = str(config["agent"]).lower()
     return Run(
         folder=folder,
         name=folder.resolve().name,
         environment=str(config["environment"]),
-        agent=PAPER_BACKBONE + SUFFIX if agent == "sadq" else agent,
-        planned_steps=planned if isinstance(planned, int) else None,
-        members=members,
+        agent=PAPER_AGENT if agent == "sadq" else agent,
+        planned_steps=config.get("steps"),
+        members=tuple(members),
         steps=steps[:complete],
         returns=evaluations["returns"][:, :complete],
         overestimation=evaluations["overestimation"][:, :complete],
         metric_steps=metric_steps,
         metrics=metrics,
-        finished=bool(result),
         header=header,
         result=result,
         notes=tuple(notes),
@@ -115,26 +131,22 @@ def load_all(folders: Sequence[Path | str]) -> list[Run]:
     if not folders:
         raise SadqError("No run was given: name at least one folder that a training run has written.")
     places = [Path(folder).resolve() for folder in folders]
-    repeated = [str(folder) for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]
-    if repeated:
-        raise SadqError(f"The run {repeated[0]} was given more than once: name every run once.")
-    depth = 1
-    while len({place.parts[-depth:] for place in places}) < len(places):
-        depth += 1
-    return [
-        replace(load(folder), name="/".join(place.parts[-depth:]))
-        for folder, place in zip(folders, places, strict=True)
-    ]
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
+            raise SadqError(f"The run {folder} was given more than once: name every run once.")
+    depth = next(depth for depth in count(1) if len({place.parts[-depth:] for place in places}) == len(places))
+    names = ["/".join(place.parts[-depth:]) for place in places]
+    return [replace(load(folder), name=name) for folder, name in zip(folders, names, strict=True)]
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """(setting, its value in each run) wherever the runs differ; a number swept over members shows all its values."""
     settings = []
     for run in runs:
-        found = {name: run.header.get(name) for name in ("preset", "sadq", "jax", "device")} | run.header["config"]
-        for name in dict.fromkeys(name for member in run.members for name in member.settings):
-            values = [member.settings.get(name) for member in run.members]
-            found[f"members: {name}"] = list(dict.fromkeys(json.dumps(value, ensure_ascii=False) for value in values))
+        found = {name: run.header.get(name) for name in ORIGINS} | run.header["config"]
+        for name in run.members[0].settings:
+            values = [json.dumps(member.settings.get(name), ensure_ascii=False) for member in run.members]
+            found[f"members: {name}"] = list(dict.fromkeys(values))
         found["members: seed"] = [str(member.seed) for member in run.members]
         settings.append({name: _shown(value) for name, value in found.items()})
     names = dict.fromkeys(name for found in settings for name in found)
@@ -153,12 +165,9 @@ def _header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "has no config.json" if folder.is_dir() else "is not a folder"
         raise SadqError(f"{folder} {what}, so it is not a run: give a folder that a training run has written.")
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(header, dict):
-            raise TypeError
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise SadqError(f"{path} cannot be read as a JSON object: the run is damaged, so train it again.") from error
+    header = _object(_read(path))
+    if header is None:
+        raise SadqError(f"{path} cannot be read as a JSON object: the run is damaged, so train it again.")
     if header.get("format") != FORMAT:
         raise SadqError(
             f"{path} has format {header.get('format')!r}, expected {FORMAT}: "
@@ -167,117 +176,67 @@ def _header(folder: Path) -> dict[str, Any]:
     config, members = header.get("config"), header.get("members")
     if not isinstance(config, dict) or not {"environment", "agent"} <= config.keys():
         raise SadqError(f"{path} names no environment and agent under `config`: it is not a run, or it is damaged.")
-    if not isinstance(members, list) or not members or not all(_is_member(member) for member in members):
+    if (
+        not isinstance(members, list)
+        or not members
+        or not all(isinstance(member, dict) and isinstance(member.get("seed"), int) for member in members)
+    ):
         raise SadqError(f"{path} must list its `members`, each with a whole number as `seed`: the run is damaged.")
     return header
 
 
-def _is_member(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("seed"), int)
-
-
-def _result(folder: Path) -> tuple[dict[str, Any], str | None]:
-    """result.json, empty while the run is unfinished, and what is wrong with it if anything."""
-    path = folder / "result.json"
-    if not path.exists():
-        return {}, None
+def _read(path: Path) -> bytes:
+    """What the file holds: nothing, if there is none."""
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        result = None
-    return (
-        (result, None) if isinstance(result, dict) else ({}, "its result.json is damaged, so it counts as unfinished")
-    )
-
-
-def _lists(result: dict[str, Any], members: Sequence[Any]) -> bool:
-    return isinstance(result.get("members"), list) and len(result["members"]) == len(members)
-
-
-def _members(listed: list[dict[str, Any]], result: dict[str, Any]) -> tuple[Member, ...]:
-    outcomes = result["members"] if _lists(result, listed) else [{}] * len(listed)
-    members = []
-    for member, outcome in zip(listed, outcomes, strict=True):
-        outcome = outcome if isinstance(outcome, dict) else {}
-        step = outcome.get("diverged_at")
-        members.append(
-            Member(
-                seed=member["seed"],
-                settings={name: value for name, value in member.items() if name not in ("seed", "member", "index")},
-                diverged=outcome.get("status") == "diverged",
-                diverged_at=step if isinstance(step, int) else None,
-            )
-        )
-    return tuple(members)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of a JSON-lines file; a killed writer leaves half a last line, which is skipped."""
-    try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        return
+        return b""
     except OSError as error:
         raise SadqError(f"{path} cannot be read: {error.strerror}.") from error
-    texts = [text for text in enumerate(content.split(b"\n"), start=1) if text[1].strip()]
-    for number, text in texts:
-        try:
-            value = json.loads(text)
-            if not isinstance(value, dict):
-                raise TypeError
-        except (ValueError, TypeError, RecursionError) as error:
-            if number == texts[-1][0]:
-                return
-            raise SadqError(
-                f"Line {number} of {path} is damaged, and only the last line may be: "
-                "remove it, or leave this run out of the report."
-            ) from error
-        yield number, value
 
 
-def _table(
-    path: Path, member_count: int, names: tuple[str, ...] | None = None
-) -> tuple[Integers, dict[str, Floats], NDArray[np.bool_]]:
-    """The steps [T] in order, a table [M, T] per name (of all that hold numbers, if None), and where a line stood [M, T].
+def _object(text: bytes) -> dict[str, Any] | None:
+    """The JSON object that the text is; None where it is damaged."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[Integers, dict[str, Floats]]:
+    """The steps [T] in order, and a table [M, T] of every name given, or else of every name that holds numbers.
 
     Of two lines for one cell the later wins: a resumed run writes again what followed its last checkpoint.
     """
     cells: dict[tuple[int, int], dict[str, float]] = {}
-    for number, line in _lines(path):
+    lines = [(number, text) for number, text in enumerate(_read(path).split(b"\n"), start=1) if text.strip()]
+    for number, text in lines:
+        line: Any = _object(text)
+        if line is None and number == lines[-1][0]:
+            break  # half a line, which a killed writer leaves
         try:
-            step, member = int(line.pop("step")), int(line.pop("member"))
+            step, member = int(line["step"]), int(line["member"])
             if not (0 <= member < member_count and 0 <= step < 2**63):
                 raise ValueError
             kept = names or [name for name, value in line.items() if value is None or isinstance(value, int | float)]
             cells[step, member] = {name: _number(line.get(name)) for name in kept}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SadqError(
-                f"Line {number} of {path} does not fit its run: expected numbers, with `step` and a `member` below "
-                f"{member_count}; leave this run out of the report or train it again."
+                f"Line {number} of {path} is damaged or does not fit its run: expected numbers, with `step` and a `member` "
+                f"below {member_count}; leave this run out of the report or train it again."
             ) from error
-    steps = np.array(sorted({step for step, _ in cells}), dtype=np.int64)
-    column = {int(step): index for index, step in enumerate(steps)}
-    shape = (member_count, len(steps))
-    written = np.zeros(shape, dtype=np.bool_)
-    tables = {name: np.full(shape, np.nan) for name in names or sorted(set().union(*cells.values()))}
-    for (step, member), values in cells.items():
-        written[member, column[step]] = True
-        for name, value in values.items():
-            tables[name][member, column[step]] = value
-    return steps, tables, written
+    places = np.array(list(cells), dtype=np.int64).reshape(-1, 2)
+    steps, columns = np.unique(places[:, 0], return_inverse=True)
+    tables = {}
+    for name in names or sorted(set().union(*cells.values())):
+        tables[name] = np.full((member_count, steps.size), np.nan)
+        tables[name][places[:, 1], columns] = [values.get(name, np.nan) for values in cells.values()]
+    return steps, tables
 
 
 def _number(value: Any) -> float:
     """One number; a list counts by its mean, and what is absent, null or not finite is NaN."""
     if isinstance(value, list):
-        return _number(float(np.mean([_number(item) for item in value]))) if value else float("nan")
-    if value is None:
-        return float("nan")
-    number = float(value)
-    return number if np.isfinite(number) else float("nan")
-
-
-def _complete_until(written: NDArray[np.bool_]) -> int:
-    """How many evaluations to keep: a run killed in the middle of one would give members curves of unequal length."""
-    complete = written[written.any(axis=1)].all(axis=0)
-    return int(np.flatnonzero(complete)[-1]) + 1 if written.any() and complete.any() else 0
+        value = np.mean([_number(item) for item in value]) if value else None
+    return float(value) if value is not None and np.isfinite(value) else float("nan")

@@ -8,12 +8,13 @@ from itertools import product
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from sadq.report.runs import Floats
 
 LEVEL = 0.95
+LIMITS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 RESAMPLES = 10_000
-CURVE_RESAMPLES = 2_000
 ENUMERATED_PAIRS = 12
 SAMPLED_FLIPS = 50_000
 SIGNIFICANCE = 0.05
@@ -43,15 +44,9 @@ class Paired:
     differences: tuple[float, ...]
     mean: Estimate
     interquartile_mean: Estimate
-    improvement: float
-    """Share of pairs in which the guided agent is ahead, ties counted half."""
-
-    p_value: float
-    """Two-sided, of the hypothesis that the sign of every difference is a coin flip."""
-
-    smallest_p: float
-    """The least p-value that so many pairs (those tied aside) could have given."""
-
+    improvement: float  # share of pairs in which the guided agent is ahead, ties counted half
+    p_value: float  # two-sided, of the hypothesis that the sign of every difference is a coin flip
+    smallest_p: float  # the least p-value that so many pairs (those tied aside) could have given
     exact: bool
 
     @property
@@ -60,7 +55,7 @@ class Paired:
 
     @property
     def ties(self) -> int:
-        return sum(difference == 0 for difference in self.differences)
+        return self.differences.count(0)
 
 
 def generator_for(seed: int, *names: str) -> Generator:
@@ -70,17 +65,13 @@ def generator_for(seed: int, *names: str) -> Generator:
 
 def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
     """The mean without the lowest and the highest quarter, each rounded down to whole values."""
-    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=axis)
-    count = ordered.shape[axis]
-    kept: Floats = np.take(ordered, np.arange(count // 4, count - count // 4), axis=axis)
-    return np.asarray(kept.mean(axis=axis))
+    count = values.shape[axis]
+    middle = np.sort(values, axis=axis).take(range(count // 4, count - count // 4), axis=axis)
+    return np.asarray(middle.mean(axis=axis))
 
 
 def estimate(
-    values: Floats | list[float],
-    generator: Generator,
-    statistic: Statistic = np.mean,
-    resamples: int = RESAMPLES,
+    values: ArrayLike, generator: Generator, statistic: Statistic = np.mean, resamples: int = RESAMPLES
 ) -> Estimate:
     """The statistic of the finite values, with its percentile-bootstrap interval."""
     values = np.asarray(values, dtype=np.float64)
@@ -89,34 +80,26 @@ def estimate(
     if count < 2:
         return Estimate(float(values[0]) if count else float("nan"), None, None, count)
     drawn = values[generator.integers(count, size=(resamples, count))]
-    low, high = np.quantile(statistic(drawn, axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(float(statistic(values, axis=0)), float(low), float(high), count)
+    low, high = np.quantile(statistic(drawn, axis=1), LIMITS).tolist()
+    return Estimate(float(statistic(values, axis=0)), low, high, count)
 
 
-def curve_interval(values: Floats, generator: Generator, resamples: int = CURVE_RESAMPLES) -> tuple[Floats, ...]:
+def curve_interval(values: Floats, generator: Generator, resamples: int = 2_000) -> tuple[Floats, Floats, Floats]:
     """(mean[T], low[T], high[T]) over the members of values[M, T] that have a value there.
 
     Whole members are redrawn, the same for every step, for a member's values at neighbouring steps are not independent.
     """
     known = np.isfinite(values)
-    filled = np.where(known, values, 0.0)
-    count = values.shape[0]
-    drawn = generator.multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(axis=0) / known.sum(axis=0)
+    filled, counts = np.where(known, values, 0.0), known.sum(axis=0)
+    members = len(values)
+    drawn = generator.multinomial(members, np.full(members, 1 / members), size=resamples).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        mean = filled.sum(axis=0) / counts
         resampled = (drawn @ filled) / (drawn @ known)
-    low, high = np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    spread = known.sum(axis=0) >= 2
-    if spread.any():
-        limits = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-        # A resample that drew no member with a value at some step is empty there, and only there.
-        low[spread], high[spread] = np.nanquantile(resampled[:, spread], limits, axis=0)
+    # A resample that drew no member with a value at some step is empty there, and only there.
+    limits = np.nanquantile(np.where(counts < 2, 0.0, resampled), LIMITS, axis=0)
+    low, high = np.where(counts < 2, np.nan, limits)
     return mean, low, high
-
-
-def improvement_probability(differences: Floats) -> float:
-    """Share of differences above zero, ties counted half; NaN of none."""
-    return float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else float("nan")
 
 
 def sign_flip_test(differences: Floats, generator: Generator) -> tuple[float, bool]:
@@ -124,45 +107,42 @@ def sign_flip_test(differences: Floats, generator: Generator) -> tuple[float, bo
     differences = differences[differences != 0]  # a zero keeps its value under either sign, so it cancels out
     count = differences.size
     exact = count <= ENUMERATED_PAIRS
-    if not count:
-        return 1.0, True
     if exact:
         signs = np.array(list(product((-1.0, 1.0), repeat=count)))
     else:
         signs = generator.choice((-1.0, 1.0), size=(SAMPLED_FLIPS, count))
     observed = abs(differences.sum()) - TIE * np.abs(differences).sum()
-    extreme = int(np.count_nonzero(np.abs(signs @ differences) >= observed))
+    extreme = np.count_nonzero(np.abs(signs @ differences) >= observed)
     # The observed pattern is one of the possible ones, so a sample counts it too and its p-value is never zero.
-    return (extreme / len(signs), True) if exact else ((1 + extreme) / (1 + len(signs)), False)
+    added = 0 if exact else 1
+    return (extreme + added) / (len(signs) + added), exact
 
 
-def paired(base: Floats | list[float], guided: Floats | list[float], generator: Generator) -> Paired:
+def paired(base: ArrayLike, guided: ArrayLike, generator: Generator) -> Paired:
     """Compares two agents whose values at one index come from the same seed; pairs without a finite value drop out."""
-    base, guided = np.asarray(base, dtype=np.float64), np.asarray(guided, dtype=np.float64)
-    known = np.isfinite(base) & np.isfinite(guided)
-    base, guided = base[known], guided[known]
-    differences = guided - base
-    differences[np.abs(differences) <= TIE * np.maximum(np.abs(base), np.abs(guided))] = 0.0
+    pairs = np.array([base, guided], dtype=np.float64)
+    pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    differences = pairs[1] - pairs[0]
+    differences[np.abs(differences) <= TIE * np.abs(pairs).max(axis=0)] = 0.0
     p_value, exact = sign_flip_test(differences, generator)
-    smallest = 2.0 ** (1 - int(np.count_nonzero(differences))) if differences.any() else 1.0
     return Paired(
-        differences=tuple(float(difference) for difference in differences),
+        differences=tuple(differences.tolist()),
         mean=estimate(differences, generator),
         interquartile_mean=estimate(differences, generator, interquartile_mean),
-        improvement=improvement_probability(differences),
+        improvement=float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else float("nan"),
         p_value=p_value,
-        smallest_p=smallest if exact else max(smallest, 1 / (1 + SAMPLED_FLIPS)),
+        smallest_p=float(np.clip(2.0 ** (1 - np.count_nonzero(differences)), 1 / (1 + SAMPLED_FLIPS), 1.0)),
         exact=exact,
     )
 
 
-def number(value: float | None, signed: bool = False, scale: float | None = None) -> str:
+def number(value: float, signed: bool = False, scale: float | None = None) -> str:
     """A value with as many digits as a reader can use, or as suit a larger number beside it, `scale`."""
-    if value is None or not math.isfinite(value):
+    if not math.isfinite(value):
         return "not known"
     size = abs(value) if scale is None else scale
     leading = math.floor(math.log10(size)) if size else 0
-    decimals = min(max(2 - max(leading - 1, 0), 0), 2) if leading >= -1 else 1 - leading
+    decimals = max(0, min(2, 3 - leading), 1 - leading)
     digits = f"{abs(value):,.{decimals}f}" if decimals <= 5 else f"{abs(value):.1e}"
     if not digits.strip("0."):
         return digits
@@ -179,7 +159,6 @@ def interval(estimate: Estimate, signed: bool = False) -> str:
 
 
 def p_in_words(value: float) -> str:
-    """`p = 0.375`, or `p < 0.001`."""
     return f"p = {value:.3g}" if value >= 0.001 else "p < 0.001"
 
 
@@ -205,7 +184,6 @@ def conclusion(result: Paired) -> str:
         )
     elif count < 10:
         sentence += " So few seeds can show only a large and consistent difference."
-    low, high = result.mean.low, result.mean.high
-    if low is not None and high is not None and (low > 0 or high < 0):
+    if (result.mean.low or 0.0) > 0 or (result.mean.high or 0.0) < 0:
         sentence += " The interval excludes zero, but bootstrap intervals over so few seeds are too narrow."
     return sentence
