@@ -62,7 +62,7 @@ class Tree:
     def environment(self) -> dict[str, str]:
         """In which Python finds this tree's package before an installed one, and compiles everything anew."""
         return {
-            "PYTHONPATH": os.pathsep.join([str(self.path / "src"), str(HERE)]),
+            "PYTHONPATH": os.pathsep.join([str(self.path / "src"), str(HERE), os.environ.get("PYTHONPATH", "")]),
             "PYTHONSAFEPATH": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false",
             "JAX_PLATFORMS": "cpu",

@@ -3,7 +3,7 @@
     PYTHONPATH=src:.gpu_site python3 benchmarks/learning.py --out FOLDER --presets cartpole bitflip acrobot --seeds 5
 
 A setting of the config may follow an agent after colons, for instance `c51:learning_starts=1000`. Agents run side by side
-in threads, so that one compiles while another trains; learning.json is written after every one, and a second call with
+in threads, so that one compiles while another trains; presets.json is written after every one, and a second call with
 the same folder goes on where the first one ended.
 """
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further run after so long")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    path, began = options.out / "learning.json", time.monotonic()
+    path, began = options.out / "presets.json", time.monotonic()
     results: dict[str, Any] = {"machine": machine.describe() | {"device": jax.devices()[0].device_kind}, "runs": []}
     if path.exists():
         results["runs"] = json.loads(path.read_text())["runs"]

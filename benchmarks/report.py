@@ -237,6 +237,17 @@ def learning_table(results: dict[str, Any]) -> str:
     return "\n\n".join([text, _device_line(results, work)])
 
 
+def presets_table(results: dict[str, Any]) -> str:
+    rows = []
+    for run in results["runs"]:
+        each = ", ".join(f"{value:.3g}" for value in run["final_returns"])
+        name, variant, mean = f"`{run['preset']}`", f"`{run['variant']}`", f"{run['mean']:.3g}"
+        rows.append([name, variant, mean, each, str(run["diverged"]), f"{run['steps']:,}", run["commit"]])
+    rows.sort(key=lambda row: row[0])
+    text = table(["preset", "agent", "mean", "each seed", "diverged", "env steps", "commit"], rows)
+    return "\n\n".join([text, _device_line(results, "whole presets, plain agents")])
+
+
 def _device_line(results: dict[str, Any], work: str) -> str:
     machine = results["machine"]
     line = f"{work[0].upper()}{work[1:]}; {machine['device']}; {_versions(machine)}; {_origin(machine)}."
@@ -262,6 +273,7 @@ def update_page() -> None:
         "gpu": gpu_table,
         "gpu_agents": gpu_agents_table,
         "learning": learning_table,
+        "presets": presets_table,
         "ocloud": lambda found: _environment(found, ocloud_table, "synthetic tasks, uniformly random decisions"),
         "cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),
         "gpu_cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),

@@ -3,26 +3,40 @@
 import contextlib
 import dataclasses
 import importlib.util
+import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from unittest import mock
 
+import jax
+import jax.numpy as jnp
 import pytest
 
+from sadq import axes
 from sadq.agents import AGENTS, REFUSALS, AgentSpec
 from sadq.axes import AXES
 from sadq.cli.commands import Train
 from sadq.cli.listing import COLUMNS, COMBINATIONS, cell, describe_agents
-from sadq.cli.options import axis_options, read_config, split
+from sadq.cli.main import TAKES
+from sadq.cli.options import axis_options, import_modules, read_config, split
+from sadq.core import Prediction
+from sadq.envs import registry
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
+from sadq.experiment.folder import FORMAT
 from sadq.experiment.presets import agent_fields, preset
+from sadq.experiment.records import to_json
+from sadq.registry import Axis
 
 ROOT = Path(__file__).parents[1]
 DOCS, AXIS_PAGES = ROOT / "docs", ROOT / "docs" / "axes"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r"# (\w+)\.py\n")
+"""What a block begins with that is a module of the reader's own."""
+COMMAND = re.compile(r"^sadq (\w+) (.*)$", re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -81,7 +95,7 @@ def named(page: Path) -> str:
 
 def config_of(arguments: str) -> Config:
     """What `sadq train` would run."""
-    (name, agent), flags = split(shlex.split(arguments))
+    (name, agent), flags = split(import_modules(shlex.split(arguments, comments=True)))
     base = preset(name)
     return read_config(Train, flags, base, "sadq train", **agent_fields(base, agent))[1]
 
@@ -176,10 +190,12 @@ PAGE_OF = {
     "bootstrap": "bootstrap.md",
     "intended": "exploration.md",
     "deviation": "exploration.md",
+    "exploration": "exploration.md",
     "replay": "replay.md",
     "ensemble": "ensemble.md",
     "gate": "gate.md",
     "model": "dynamics.md",
+    "optimiser": "optimiser.md",
 }
 
 
@@ -230,24 +246,77 @@ def test_every_option_on_a_page_exists(page):
         assert any(option.endswith(end) for option in known), end
 
 
-@pytest.mark.parametrize("page", [DOCS / "README.md", *sorted(AXIS_PAGES.glob("*.md"))], ids=named)
+@pytest.mark.parametrize(
+    "page", [DOCS / "README.md", DOCS / "architecture.md", *sorted(AXIS_PAGES.glob("*.md"))], ids=named
+)
 def test_every_file_on_a_page_exists(page):
     for name in re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text()):
         assert (ROOT / "src" / "sadq" / name).exists(), name
 
 
-@pytest.mark.parametrize("page", [DOCS / "README.md", *sorted(AXIS_PAGES.glob("*.md"))], ids=named)
-def test_the_examples_run(page):
-    """Blocks of a page run in order, as a reader would paste them; what they register is taken back."""
-    scope: dict[str, object] = {"__name__": page.stem}
-    with mock.patch.dict(AGENTS), contextlib.ExitStack() as stack:
+OF_THE_READER = {
+    "model_step": lambda context, action, key: Prediction(action * 1.0, context),
+    "target_values": lambda successor: jnp.arange(3.0),
+    "context": jnp.zeros(2),
+    "action_count": 3,
+    "key": jax.random.key(0),
+    "online_q": jnp.arange(3.0),
+    "target_q": jnp.arange(3.0),
+    "mask": None,
+}
+"""What the README's agent of one's own has."""
+LONG, SHORT = "50_000", "64"  # env steps of the README's first example
+
+
+@pytest.fixture
+def taken_back():
+    """What a page registers is taken back after it."""
+    known = set(sys.modules)
+    with mock.patch.dict(AGENTS), mock.patch.dict(registry._FACTORIES), contextlib.ExitStack() as stack:
         for axis in AXES.values():
             stack.enter_context(mock.patch.dict(axis._entries))
-        text = page.read_text()
-        for block in BLOCK.finditer(text):
+        yield
+    for name in set(sys.modules) - known:
+        if name.startswith("my_"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=named)
+def test_the_examples_run(page, taken_back, tmp_path, monkeypatch):
+    """Blocks run in order, as a reader would paste them, modules as modules; then the commands are read."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    scope, text = OF_THE_READER | {"__name__": page.stem}, page.read_text().replace(LONG, SHORT)
+    for block in BLOCK.finditer(text):
+        if module := MODULE.match(block.group(1)):
+            Path(f"{module.group(1)}.py").write_text(block.group(1))
+            importlib.import_module(module.group(1))
+        else:
             # Blank lines before it make a traceback show the page's own lines.
             above = "\n" * text.count("\n", 0, block.start(1))
             exec(compile(above + block.group(1), named(page), "exec"), scope)
+    for command, arguments in COMMAND.findall(text):
+        assert command in TAKES
+        if command == "train":
+            config_of(arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "axis"), [(name, axis) for name, axis in vars(axes).items() if isinstance(axis, Axis)]
+)
+def test_the_page_of_an_axis_adds_an_entry_in_a_short_module(name, axis):
+    blocks = BLOCK.findall((AXIS_PAGES / PAGE_OF[axis.name]).read_text())
+    modules = [block for block in blocks if MODULE.match(block)]
+    assert any(f"@{name}.register(" in module for module in modules)
+    assert all(module.count("\n") < 40 for module in modules)
+
+
+def test_the_config_that_is_shown_is_what_its_command_writes():
+    text = (DOCS / "run-folders.md").read_text()
+    shown = json.loads(re.search(r"^```json\n(.*?)^```$", text, re.MULTILINE | re.DOTALL).group(1))
+    written = to_json(config_of(re.search(r"`sadq train (.*?)` writes", text).group(1)))
+    assert shown == {name: written[name] for name in shown}
+    assert f"`format` is {FORMAT}." in text
 
 
 def test_every_axis_has_a_page_with_an_example():

@@ -45,7 +45,8 @@ def test_weights_are_one_for_every_backup():
 
 
 def test_the_axis_knows_both_and_their_settings():
-    assert ENSEMBLES.choice("single") == Single() and ENSEMBLES.choice("agreement") == Agreement(5, 10.0, 1.0)
+    assert ENSEMBLES.choice("single") == Single()
+    assert ENSEMBLES.choice("agreement") == Agreement(size=5, temperature=10.0, bootstrap_share=1.0)
     assert (Single().size, Single().bootstrap_share) == (1, 1.0)
     Agreement(size=1, temperature=0.0, bootstrap_share=1.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from sadq.core.optimisers import OPTIMISERS, Adam, AdamW, RMSprop
+from sadq.core.optimisers import OPTIMISERS, Adam, AdamW, Moving, RMSprop
 from sadq.errors import SadqError
 
 START = jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)
@@ -33,9 +33,8 @@ def test_it_is_optax_s(rule, size: float):
     reference = REFERENCES[rule]
 
     def ours(carried, inputs):
-        parameter, first, second = carried
-        moved = rule.move(parameter, first, second, inputs[0], RATE, inputs[1])
-        return tuple(moved), moved.parameter
+        moved = rule.move(carried, inputs[0], RATE, inputs[1])
+        return moved, moved.parameter
 
     def theirs(carried, slope):
         parameter, state = carried
@@ -43,14 +42,14 @@ def test_it_is_optax_s(rule, size: float):
         return (parameter + change, state), parameter + change
 
     nothing = jnp.zeros_like(START)
-    _, got = jax.lax.scan(ours, (START, nothing, nothing), (slopes(size), jnp.arange(1, STEPS + 1)))
+    _, got = jax.lax.scan(ours, Moving(START, nothing, nothing), (slopes(size), jnp.arange(1, STEPS + 1)))
     _, wanted = jax.lax.scan(theirs, (START, reference.init(START)), slopes(size))
     np.testing.assert_allclose(got - START, wanted - START, rtol=2e-4, atol=1e-6)
 
 
 def first_step(rule):
     zero = jnp.zeros(1)
-    return rule.move(jnp.ones(1), zero, zero, jnp.array([2.0]), 0.1, jnp.int32(1))
+    return rule.move(Moving(jnp.ones(1), zero, zero), jnp.array([2.0]), 0.1, jnp.int32(1))
 
 
 def test_first_steps_by_hand():

@@ -85,7 +85,9 @@ def table_network(table: Any, scale: float = 1.0, head: type = TableHead) -> Net
 
 def table_learner(states: int, actions: int, **fields: Any) -> Learner:
     """Of two lanes and six rows, with collects of two steps and one update; `fields` of the learner or its ring."""
-    of_ring = {name: fields.pop(name) for name in ("steps", "lanes", "has_masks", "time_limit_is_terminal") if name in fields}
+    of_ring = {
+        name: fields.pop(name) for name in ("steps", "lanes", "has_masks", "time_limit_is_terminal") if name in fields
+    }
     lanes = of_ring.pop("lanes", 2)
     store = Ring(6 * lanes, lanes, (states,), actions, **of_ring)
     replay = fields.pop("replay", Uniform())
@@ -103,7 +105,9 @@ def table_learner(states: int, actions: int, **fields: Any) -> Learner:
 
 
 def table_guidance(model: Any, actions: int, **fields: Any) -> Guidance:
-    return Guidance(**({"make_model": lambda key: model, "action_count": actions, "batch_size": 4, "updates": 1} | fields))
+    return Guidance(
+        **({"make_model": lambda key: model, "action_count": actions, "batch_size": 4, "updates": 1} | fields)
+    )
 
 
 def state_of(online: Network, target: Network | None = None, model: Any = None) -> LearnerState:

@@ -6,15 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sadq.report.comparison import (
-    area_under_curve,
-    comparisons_of,
-    final_return,
-    lines_of,
-    notes_on,
-    summarise,
-)
-from sadq.report.runs import load, load_all
+from sadq.experiment.scores import area_under_curve, final_return
+from sadq.report.comparison import Summary as summarise
+from sadq.report.comparison import comparisons_of, lines_of, notes_on
+from sadq.report.runs import Run as load
+from sadq.report.runs import load_all
 
 Make = Callable[..., Path]
 

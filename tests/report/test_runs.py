@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from sadq.errors import SadqError
-from sadq.report.runs import differences, load, load_all
+from sadq.report.runs import Run as load
+from sadq.report.runs import differences, load_all
 
 Make = Callable[..., Path]
 

@@ -128,5 +128,5 @@ class HostLoop:
         """What was seen, with what is legal there for each member."""
         if self._owned is None:
             return observation, mask
-        owned = np.broadcast_to(self._owned, (*self.training.shape, self._owned.shape[-1]))
+        owned = np.broadcast_to(self._owned, (*observation.shape[:2], self._owned.shape[-1]))
         return observation, owned if mask is None else mask & owned

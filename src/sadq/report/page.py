@@ -1,19 +1,20 @@
 """The report itself: one index.html that says the numbers in words first, its PNG figures, and report.json."""
 
 import json
-import math
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from html import escape
+from itertools import count
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 from sadq.errors import SadqError
 from sadq.report import plots, stats
-from sadq.report.comparison import MEASURES, Comparison, Line, Summary, comparisons_of, lines_of, notes_on, summarise
-from sadq.report.runs import Run, differences, load_all
+from sadq.report.comparison import MEASURES, Comparison, Line, Summary, comparisons_of, lines_of, notes_on
+from sadq.report.runs import ORIGINS, Run, differences, load_all
+from sadq.report.stats import conclusion, interval, number
 
 FORMAT = 1
 STYLE = """
@@ -53,37 +54,36 @@ CAPTIONS = {
 
 def write_report(runs: Sequence[Path | str], out: Path | str, title: str | None = None, *, seed: int = 0) -> Path:
     """Writes index.html, its figures and report.json into `out`; gives the page's path. `seed` is the bootstrap's."""
-    loaded = load_all(runs)
+    loaded, out = load_all(runs), Path(out)
     lines = lines_of(loaded)
-    summaries = [summarise(line, seed) for line in lines]
+    summaries = [Summary(line, seed) for line in lines]
     comparisons = comparisons_of(lines, seed)
     environments = list(dict.fromkeys(run.environment for run in loaded))
     title = title or "SADQ report: " + ", ".join(in_words(name) for name in environments)
     notes = [note for run in loaded for note in notes_on(run, [line for line in lines if line.run is run])]
-    figures = _figures(environments, lines, seed)
-
-    body = [f"<h1>{escape(title)}</h1>", '<section class="words">']
-    body += [f"<p>{_unbroken(text)}</p>" for text in _headlines(summaries, comparisons)]
-    body.append("</section>")
-    if notes:
-        items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-        body.append(f'<section class="notes"><p>Read with care</p><ul>{items}</ul></section>')
-    for environment in environments:
-        body.append(f"<h2>{escape(in_words(environment))}</h2>")
-        body.append(_summary_table([each for each in summaries if each.line.run.environment == environment]))
-        body += [_comparison(each) for each in comparisons if each.base.run.environment == environment]
-        for name, file, _ in figures.get(environment, []):
-            caption = escape(CAPTIONS[name])
-            body.append(f'<figure><img src="{file}" alt="{caption}"><figcaption>{caption}</figcaption></figure>')
+    figures = list(_figures(environments, lines, seed))
     settings = differences(loaded)
-    body.append(_how(loaded, settings, seed))
-    page = (
+
+    page = [
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>"
+    ]
+    page += [f"<h1>{escape(title)}</h1>", '<section class="words">']
+    page += [f"<p>{text}</p>" for text in map(_unbroken, _headlines(summaries, comparisons))]
+    page.append("</section>")
+    if notes:
+        items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+        page.append(f'<section class="notes"><p>Read with care</p><ul>{items}</ul></section>')
+    for environment in environments:
+        page.append(f"<h2>{escape(in_words(environment))}</h2>")
+        page.append(_summary_table([each for each in summaries if each.line.run.environment == environment]))
+        page += [_comparison(each) for each in comparisons if each.base.run.environment == environment]
+        for caption, file in [
+            (escape(CAPTIONS[name]), file) for where, name, file, _ in figures if where == environment
+        ]:
+            page.append(f'<figure><img src="{file}" alt="{caption}"><figcaption>{caption}</figcaption></figure>')
+    page += [*_how(loaded, settings, seed), "</body></html>\n"]
     record = {
         "format": FORMAT,
         "title": title,
@@ -91,17 +91,22 @@ def write_report(runs: Sequence[Path | str], out: Path | str, title: str | None 
         "summaries": [summary.as_dict() for summary in summaries],
         "comparisons": [comparison.as_dict() for comparison in comparisons],
         "notes": notes,
-        "figures": [file for drawn in figures.values() for _, file, _ in drawn],
+        "figures": [file for _, _, file, _ in figures],
         "config_differences": [{"setting": name, "values": values} for name, values in settings],
     }
-    out = Path(out)
+    # JSON knows no NaN: a number that is not known becomes null.
+    record = json.loads(json.dumps(record, default=asdict), parse_constant=lambda name: None)
+    files = {file: image for _, _, file, image in figures}
+    files["report.json"] = json.dumps(record, indent=1, ensure_ascii=False).encode()
+    files["index.html"] = "\n".join(page).encode("utf-8", "replace")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for _, file, image in (figure for drawn in figures.values() for figure in drawn):
-            _write(out / file, image)
-        _write(out / "report.json", json.dumps(_finite(record), indent=1, ensure_ascii=False, allow_nan=False).encode())
-        # Last, so that a page never points at figures that are not there yet.
-        _write(out / "index.html", page.encode("utf-8", "replace"))
+        # Put in place once all are written, and the page last: no reader meets half a file or misses a figure.
+        with TemporaryDirectory(dir=out, prefix=".") as written:
+            for name, content in files.items():
+                Path(written, name).write_bytes(content)
+            for name in files:
+                os.replace(Path(written, name), out / name)
     except OSError as error:
         raise SadqError(f"The report cannot be written to {out} ({error.strerror}): choose another folder.") from error
     return out / "index.html"
@@ -113,43 +118,40 @@ def in_words(environment: str) -> str:
     return f"BitFlip with {match[1] or 8} bits" if match else environment
 
 
-def _headlines(summaries: Sequence[Summary], comparisons: Sequence[Comparison]) -> Iterable[str]:
+def _headlines(summaries: Sequence[Summary], comparisons: Sequence[Comparison]) -> Iterator[str]:
     for each in comparisons:
         final, area = each.measures["final_return"], each.measures["area_under_curve"]
         guided, base, pairs = _spoken(each.guided), _spoken(each.base), final.difference
-        count = len(pairs.differences)
-        where = f"On {in_words(each.base.run.environment)}"
-        if not count:
-            yield f"{where}, {guided} and {base} cannot be compared. {stats.conclusion(pairs)}"
+        seeds, where = len(pairs.differences), f"On {in_words(each.base.run.environment)}"
+        if not seeds:
+            yield f"{where}, {guided} and {base} cannot be compared. {conclusion(pairs)}"
             continue
         tied = f" ({pairs.ties} tied)" if pairs.ties else ""
         # With many comparisons the table has the second measure; said for each, it would drown the first.
         average = (
-            f" Averaged over the whole run the returns are {stats.interval(area.guided)} against "
-            f"{stats.interval(area.base)}, a difference of {stats.interval(area.difference.mean, signed=True)} "
-            f"({stats.p_in_words(area.difference.p_value)})."
+            f" Averaged over the whole run the returns are {interval(area.guided)} against {interval(area.base)}, a "
+            f"difference of {interval(area.difference.mean, True)} ({stats.p_in_words(area.difference.p_value)})."
         )
         yield (
-            f"{where}, over {count} paired seed{'s' * (count > 1)} and {each.until:,} steps, {guided} ends at "
-            f"{stats.interval(final.guided)} against {stats.interval(final.base)} for {base}; the paired difference is "
-            f"{stats.interval(pairs.mean, signed=True)}, and {guided} is ahead in {pairs.wins} of {count}{tied}. "
-            f"{stats.conclusion(pairs)}{average if len(comparisons) <= 3 else ''}"
+            f"{where}, over {seeds} paired seed{'s' * (seeds > 1)} and {each.until:,} steps, {guided} ends at "
+            f"{interval(final.guided)} against {interval(final.base)} for {base}; the paired difference is "
+            f"{interval(pairs.mean, True)}, and {guided} is ahead in {pairs.wins} of {seeds}{tied}. "
+            f"{conclusion(pairs)}{average if len(comparisons) <= 3 else ''}"
         )
-    compared = {id(line) for each in comparisons for line in (each.base, each.guided)}
-    for summary in summaries:
-        line = summary.line
-        if id(line) not in compared:
-            yield (
-                f"On {in_words(line.run.environment)}, over {len(line.indices)} seed{'s' * (len(line.indices) > 1)} "
-                f"and {line.run.last_step:,} steps, {_spoken(line)} ends at {stats.interval(summary.mean['final_return'])}."
-            )
+    compared = {line for each in comparisons for line in (each.base, each.guided)}
+    for summary in (summary for summary in summaries if summary.line not in compared):
+        line, seeds = summary.line, len(summary.line.indices)
+        yield (
+            f"On {in_words(line.run.environment)}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} "
+            f"steps, {_spoken(line)} ends at {interval(summary.mean['final_return'])}."
+        )
     if len(comparisons) > 1:
         yield f"The p-values of these {len(comparisons)} comparisons are not corrected for there being several."
 
 
 def _spoken(line: Line) -> str:
     agent, _, rest = line.label.partition(", ")
-    rest = rest or (f"α = {line.alpha:g}" if isinstance(line.alpha, int | float) else "")
+    rest = rest or ("" if line.alpha is None else f"α = {line.alpha:g}")
     return f"{agent} ({rest})" if rest else agent
 
 
@@ -158,7 +160,7 @@ def _unbroken(text: str) -> str:
     return re.sub(r"\S+ \[[^]]+\]|\b(?:p|α) (?:=|&lt;) [\d.]+", r"<span>\g<0></span>", escape(text))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -168,79 +170,50 @@ def _summary_table(summaries: Sequence[Summary]) -> str:
     rows = []
     for summary in summaries:
         line, run, final = summary.line, summary.line.run, summary.mean["final_return"]
-        missing = "" if final.count == len(line.indices) else f" ({final.count} scored)"
-        planned = f" of {run.planned_steps:,}" if run.planned_steps and not run.finished else ""
-        lost = [f"seed {member.seed}" for member in line.members if member.diverged]
-        rows.append(
-            (
-                line.label,
-                "none" if line.alpha is None else str(line.alpha),
-                f"{len(line.indices)}{missing}",
-                f"{run.last_step:,}{planned}",
-                stats.interval(final),
-                stats.interval(summary.interquartile_mean["final_return"]),
-                stats.interval(summary.mean["area_under_curve"]),
-                stats.interval(summary.overestimation),
-                ", ".join(lost) if lost else "none" if run.finished else "unknown",
-            )
-        )
+        alpha = "none" if line.alpha is None else str(line.alpha)
+        seeds = f"{len(line.indices)}" + (f" ({final.count} scored)" if final.count < len(line.indices) else "")
+        steps = f"{run.last_step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps and not run.finished else "")
+        estimates = (final, summary.interquartile_mean["final_return"], summary.mean["area_under_curve"])
+        lost = ", ".join(f"seed {member.seed}" for member in line.members if member.diverged)
+        lost = lost or ("none" if run.finished else "unknown")
+        rows.append((line.label, alpha, seeds, steps, *map(interval, (*estimates, summary.overestimation)), lost))
     head = ("Agent", "α", "Seeds", "Steps", "Final return, mean", "interquartile mean", "Area under the curve")
     return _table((*head, "Overestimation at the end", "Diverged"), rows)
 
 
 def _comparison(comparison: Comparison) -> str:
+    base, guided = comparison.base.label, comparison.guided.label
     rows, by_seed = [], []
     for name, measured in comparison.measures.items():
-        difference = measured.difference
-        rows.append(
-            (
-                MEASURES[name],
-                stats.interval(measured.base),
-                stats.interval(measured.guided),
-                stats.interval(difference.mean, signed=True),
-                stats.interval(difference.interquartile_mean, signed=True),
-                stats.number(difference.improvement),
-                f"{difference.p_value:.3g}",
-                f"{difference.smallest_p:.3g}",
-            )
-        )
-        values = zip(comparison.seeds, measured.base_values, measured.guided_values, strict=True)
-        by_seed += [
-            (MEASURES[name], str(seed), stats.number(a), stats.number(b), stats.number(b - a, True))
-            for seed, a, b in values
-        ]
-    base, guided = comparison.base.label, comparison.guided.label
-    head = (
-        "",
-        base,
-        guided,
-        "Difference, mean",
-        "interquartile mean",
-        "P(improvement)",
-        "Sign-flip p",
-        "least possible p",
-    )
+        found = measured.difference
+        differences = interval(found.mean, signed=True), interval(found.interquartile_mean, signed=True)
+        chances = number(found.improvement), f"{found.p_value:.3g}", f"{found.smallest_p:.3g}"
+        rows.append((MEASURES[name], interval(measured.base), interval(measured.guided), *differences, *chances))
+        for seed, a, b in comparison.by_seed(name):
+            by_seed.append((MEASURES[name], str(seed), number(a), number(b), number(b - a, signed=True)))
+    head = ("", base, guided, "Difference, mean", "interquartile mean", "P(improvement)", "Sign-flip p")
+    table = _table((*head, "least possible p"), rows)
     pairs = _table(("Measure", "Seed", base, guided, "Difference"), by_seed)
     heading = f"{guided} against {base}, {len(comparison.seeds)} seeds in common, {comparison.until:,} steps"
-    return f"<h3>{escape(heading)}</h3>{_table(head, rows)}<details><summary>Seed by seed</summary>{pairs}</details>"
+    return f"<h3>{escape(heading)}</h3>{table}<details><summary>Seed by seed</summary>{pairs}</details>"
 
 
-def _figures(environments: Sequence[str], lines: Sequence[Line], seed: int) -> dict[str, list[tuple[str, str, bytes]]]:
-    """Environment -> (figure, file name, PNG)."""
+def _figures(environments: Sequence[str], lines: Sequence[Line], seed: int) -> Iterator[tuple[str, str, str, bytes]]:
+    """(environment, figure, file name, PNG)."""
     styles = plots.styles_of(lines)
-    found: dict[str, list[tuple[str, str, bytes]]] = {}
     taken: set[str] = set()
     for environment in environments:
-        slug = re.sub(r"[^a-z0-9]+", "-", environment.lower()).strip("-")[:60] or "environment"
-        slug = next(name for name in (slug, *(f"{slug}-{i}" for i in range(2, 10**6))) if name not in taken)
+        plain = re.sub(r"[^a-z0-9]+", "-", environment.lower()).strip("-")[:60] or "environment"
+        slugs = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+        slug = next(slug for slug in slugs if slug not in taken)
         taken.add(slug)
         here = [line for line in lines if line.run.environment == environment]
-        images = ((name, plots.draw(name, in_words(environment), here, styles, seed)) for name in plots.FIGURES)
-        found[environment] = [(name, f"{name}-{slug}.png", image) for name, image in images if image is not None]
-    return found
+        for name in plots.FIGURES:
+            if image := plots.draw(name, in_words(environment), here, styles, seed):
+                yield environment, name, f"{name}-{slug}.png", image
 
 
-def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: int) -> str:
+def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: int) -> Iterator[str]:
     coverage = ", ".join(f"{share:.0%} of cases with {count} seeds" for count, share in stats.COVERAGE.items())
     measures = (
         "Final return is the mean of the last 5 evaluations. Area under the curve is the time average of all "
@@ -252,46 +225,18 @@ def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: i
         f"{coverage}. The interquartile mean leaves out the lowest and the highest quarter of the seeds, rounded down."
     )
     pairs = (
-        "Pairs share a seed, hence initial weights, exploration and sampling keys. P(improvement) is the share of pairs "
-        "in which the +sadq agent is ahead, ties counted half. The sign-flip test asks how many of all ways to flip the "
-        f"signs of the differences give a mean at least as far from zero: all 2^n of them up to n = "
+        "Pairs share a seed, hence initial weights, exploration and sampling keys. P(improvement) is the share of "
+        "pairs in which the +sadq agent is ahead, ties counted half. The sign-flip test asks how many of all ways to "
+        "flip the signs of the differences give a mean at least as far from zero: all 2^n of them up to n = "
         f"{stats.ENUMERATED_PAIRS} pairs, {stats.SAMPLED_FLIPS:,} random ones beyond."
     )
+    yield '<h2>How this was made</h2>\n<section class="how"><ul>'
+    yield from (f"<li>{escape(text)}</li>" for text in (measures, brackets, pairs))
     rows = []
     for run in runs:
-        wall = run.result.get("wall_seconds")
-        spent = f"{wall:,.0f} s" if isinstance(wall, int | float) else "not known"
-        versions = (str(run.header.get(name, "not known")) for name in ("preset", "sadq", "jax", "device"))
-        rows.append((run.name, "finished" if run.finished else "unfinished", *versions, spent))
-    parts = ["<h2>How this was made</h2>", '<section class="how"><ul>']
-    parts += [f"<li>{escape(text)}</li>" for text in (measures, brackets, pairs)]
-    parts.append("</ul></section>")
-    parts.append(_table(("Run", "Status", "Preset", "sadq", "jax", "Device", "Wall time"), rows))
-    parts.append("<h3>Settings in which the runs differ</h3>")
-    if settings:
-        parts.append(_table(("Setting", *(run.name for run in runs)), [(name, *values) for name, values in settings]))
-    else:
-        parts.append("<p>None.</p>")
-    return "\n".join(parts)
-
-
-def _finite(value: Any) -> Any:
-    """JSON knows no NaN: a number that is not known becomes null."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replaces the file at once, so that a reader or a crash never meets half of it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp's files are private, a report is to be shared
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        spent = f"{run.result['wall_seconds']:,.0f} s" if "wall_seconds" in run.result else "not known"
+        origins = (str(run.header.get(name, "not known")) for name in ORIGINS)
+        rows.append((run.name, "finished" if run.finished else "unfinished", *origins, spent))
+    yield "</ul></section>\n" + _table(("Run", "Status", "Preset", "sadq", "jax", "Device", "Wall time"), rows)
+    head, rows = ("Setting", *(run.name for run in runs)), [(name, *values) for name, values in settings]
+    yield "<h3>Settings in which the runs differ</h3>\n" + (_table(head, rows) if rows else "<p>None.</p>")

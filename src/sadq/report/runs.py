@@ -1,8 +1,9 @@
 """A run folder read back as arrays; an unfinished or killed run is read as far as it got."""
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from sadq.errors import SadqError
 
 FORMAT = 2
 ORIGINS = ("preset", "sadq", "jax", "device")
-SUFFIX = "+sadq"
 PAPER_AGENT = "dueling+sadq"  # what the agent name `sadq` alone stands for
+SUFFIX = "+sadq"
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,37 +31,58 @@ class Member:
     diverged_at: int | None
 
     @property
+    def diverged(self) -> bool:
+        return self.diverged_at is not None
+
+    @property
     def alpha(self) -> float | None:
         """The weight of the base agent's own choice; None for a plain base agent."""
         return self.settings.get("alpha")
 
-    @property
-    def diverged(self) -> bool:
-        return self.diverged_at is not None
 
-
-@dataclass(frozen=True)
 class Run:
     """M members, S evaluations, T metric intervals; NaN wherever a value is missing or was not finite."""
 
-    folder: Path
-    name: str
-    environment: str
-    agent: str
-    planned_steps: int | None
-    members: tuple[Member, ...]
-    steps: Integers  # [S]
-    returns: Floats  # [M, S], the mean over an evaluation's episodes
-    overestimation: Floats  # [M, S]
-    metric_steps: Integers  # [T]
-    metrics: dict[str, Floats]  # name -> [M, T]
-    header: dict[str, Any]
-    result: dict[str, Any]
-    notes: tuple[str, ...]
+    def __init__(self, folder: Path | str, name: str | None = None):
+        """Reads the run in `folder`, or tells in a `SadqError` why there is none."""
+        self.folder = Path(folder)
+        self.name = name or self.folder.resolve().name
+        self.header = _header(self.folder)
+        config, listed, notes = self.header["config"], self.header["members"], []
+        agent = str(config["agent"]).lower()
+        self.agent = PAPER_AGENT if agent == "sadq" else agent
+        self.environment = str(config["environment"])
+        self.planned_steps: int | None = config.get("steps")
 
-    @property
-    def finished(self) -> bool:
-        return bool(self.result)
+        path = self.folder / "result.json"
+        self.result = _object(path.read_bytes()) if path.exists() else {}
+        self.finished = bool(self.result)
+        if path.exists() and not self.finished:
+            notes.append("its result.json is damaged, so it counts as unfinished")
+        outcomes: Any = self.result.get("members")
+        known = isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [dict] * len(listed)
+        if self.finished and not known:
+            notes.append(
+                "its result.json lists other members than its config.json, so which of them diverged is unknown"
+            )
+        self.members = []
+        for member, outcome in zip(listed, outcomes if known else [{}] * len(listed), strict=True):
+            settings = {name: value for name, value in member.items() if name != "seed"}
+            self.members.append(Member(member["seed"], settings, outcome.get("diverged_at")))
+
+        steps, tables = _table(self.folder / "evaluations.jsonl", len(listed), ("step", "returns", "overestimation"))
+        written = np.isfinite(tables["step"])
+        # A run killed in the middle of an evaluation would give its members curves of unequal length.
+        complete = max(np.flatnonzero(written[written.any(axis=1)].all(axis=0)), default=-1) + 1
+        if complete == 0:
+            notes.append("it holds no complete evaluation yet")
+        elif complete < len(steps):
+            notes.append(f"its last evaluation, at step {steps[-1]:,}, is incomplete and was left out")
+        self.steps = steps[:complete]  # [S]
+        self.returns = tables["returns"][:, :complete]  # [M, S], the mean over an evaluation's episodes
+        self.overestimation = tables["overestimation"][:, :complete]  # [M, S]
+        self.metric_steps, self.metrics = _table(self.folder / "metrics.jsonl", len(listed))  # [T], name -> [M, T]
+        self.notes = tuple(notes)
 
     @property
     def last_step(self) -> int:
@@ -76,56 +98,6 @@ class Run:
         return self.agent.endswith(SUFFIX)
 
 
-def load(folder: Path | str) -> Run:
-    """The run in `folder`, or a `SadqError` that says why there is none."""
-    folder = Path(folder)
-    header = _header(folder)
-    config, listed, notes = header["config"], header["members"], []
-    content = _read(folder / "result.json")
-    result = _object(content) if content else {}
-    if result is None:
-        notes.append("its result.json is damaged, so it counts as unfinished")
-        result = {}
-    outcomes = result.get("members")
-    if not isinstance(outcomes, list) or [type(outcome) for outcome in outcomes] != [dict] * len(listed):
-        outcomes = [{}] * len(listed)
-        if result:
-            notes.append(
-                "its result.json lists other members than its config.json, so which of them diverged is unknown"
-            )
-    members = []
-    for member, outcome in zip(listed, outcomes, strict=True):
-        settings = {name: value for name, value in member.items() if name != "seed"}
-        members.append(Member(member["seed"], settings, outcome.get("diverged_at")))
-
-    metric_steps, metrics = _table(folder / "metrics.jsonl", len(members))
-    steps, evaluations = _table(folder / "evaluations.jsonl", len(members), ("step", "returns", "overestimation"))
-    written = np.isfinite(evaluations["step"])
-    # A run killed in the middle of an evaluation would give its members curves of unequal length.
-    complete = max(np.flatnonzero(written[written.any(axis=1)].all(axis=0)), default=-1) + 1
-    if complete == 0:
-        notes.append("it holds no complete evaluation yet")
-    elif complete < len(steps):
-        notes.append(f"its last evaluation, at step {steps[-1]:,}, is incomplete and was left out")
-    agent = str(config["agent"]).lower()
-    return Run(
-        folder=folder,
-        name=folder.resolve().name,
-        environment=str(config["environment"]),
-        agent=PAPER_AGENT if agent == "sadq" else agent,
-        planned_steps=config.get("steps"),
-        members=tuple(members),
-        steps=steps[:complete],
-        returns=evaluations["returns"][:, :complete],
-        overestimation=evaluations["overestimation"][:, :complete],
-        metric_steps=metric_steps,
-        metrics=metrics,
-        header=header,
-        result=result,
-        notes=tuple(notes),
-    )
-
-
 def load_all(folders: Sequence[Path | str]) -> list[Run]:
     """All the runs, under names that differ: the folder's own, with as many of its parents as that takes."""
     if not folders:
@@ -136,7 +108,10 @@ def load_all(folders: Sequence[Path | str]) -> list[Run]:
             raise SadqError(f"The run {folder} was given more than once: name every run once.")
     depth = next(depth for depth in count(1) if len({place.parts[-depth:] for place in places}) == len(places))
     names = ["/".join(place.parts[-depth:]) for place in places]
-    return [replace(load(folder), name=name) for folder, name in zip(folders, names, strict=True)]
+    try:
+        return [Run(folder, name) for folder, name in zip(folders, names, strict=True)]
+    except OSError as error:
+        raise SadqError(f"{error.filename} cannot be read: {error.strerror}.") from error
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
@@ -165,43 +140,29 @@ def _header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "has no config.json" if folder.is_dir() else "is not a folder"
         raise SadqError(f"{folder} {what}, so it is not a run: give a folder that a training run has written.")
-    header = _object(_read(path))
-    if header is None:
+    header = _object(path.read_bytes())
+    if not header:
         raise SadqError(f"{path} cannot be read as a JSON object: the run is damaged, so train it again.")
-    if header.get("format") != FORMAT:
+    if (found := header.get("format")) != FORMAT:
         raise SadqError(
-            f"{path} has format {header.get('format')!r}, expected {FORMAT}: "
-            "read it with the version of sadq that wrote it."
+            f"{path} has format {found!r}, expected {FORMAT}: read it with the version of sadq that wrote it."
         )
     config, members = header.get("config"), header.get("members")
     if not isinstance(config, dict) or not {"environment", "agent"} <= config.keys():
         raise SadqError(f"{path} names no environment and agent under `config`: it is not a run, or it is damaged.")
-    if (
-        not isinstance(members, list)
-        or not members
-        or not all(isinstance(member, dict) and isinstance(member.get("seed"), int) for member in members)
-    ):
+    listed = members if isinstance(members, list) else []
+    if {type(member.get("seed")) if isinstance(member, dict) else None for member in listed} != {int}:
         raise SadqError(f"{path} must list its `members`, each with a whole number as `seed`: the run is damaged.")
     return header
 
 
-def _read(path: Path) -> bytes:
-    """What the file holds: nothing, if there is none."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise SadqError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
-    """The JSON object that the text is; None where it is damaged."""
+def _object(text: bytes) -> dict[str, Any]:
+    """The JSON object that the text is; an empty one where it is damaged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[Integers, dict[str, Floats]]:
@@ -209,11 +170,12 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
 
     Of two lines for one cell the later wins: a resumed run writes again what followed its last checkpoint.
     """
+    content = path.read_bytes() if path.exists() else b""
+    lines = [(number, text) for number, text in enumerate(content.split(b"\n"), start=1) if text.strip()]
     cells: dict[tuple[int, int], dict[str, float]] = {}
-    lines = [(number, text) for number, text in enumerate(_read(path).split(b"\n"), start=1) if text.strip()]
     for number, text in lines:
-        line: Any = _object(text)
-        if line is None and number == lines[-1][0]:
+        line = _object(text)
+        if not line and number == lines[-1][0]:
             break  # half a line, which a killed writer leaves
         try:
             step, member = int(line["step"]), int(line["member"])
@@ -223,8 +185,8 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
             cells[step, member] = {name: _number(line.get(name)) for name in kept}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SadqError(
-                f"Line {number} of {path} is damaged or does not fit its run: expected numbers, with `step` and a `member` "
-                f"below {member_count}; leave this run out of the report or train it again."
+                f"Line {number} of {path} is damaged or does not fit its run: expected numbers, with `step` and a "
+                f"`member` below {member_count}; leave this run out of the report or train it again."
             ) from error
     places = np.array(list(cells), dtype=np.int64).reshape(-1, 2)
     steps, columns = np.unique(places[:, 0], return_inverse=True)
@@ -239,4 +201,5 @@ def _number(value: Any) -> float:
     """One number; a list counts by its mean, and what is absent, null or not finite is NaN."""
     if isinstance(value, list):
         value = np.mean([_number(item) for item in value]) if value else None
-    return float(value) if value is not None and np.isfinite(value) else float("nan")
+    number = float("nan" if value is None else value)
+    return number if math.isfinite(number) else float("nan")

@@ -70,21 +70,19 @@ def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
     return np.asarray(middle.mean(axis=axis))
 
 
-def estimate(
-    values: ArrayLike, generator: Generator, statistic: Statistic = np.mean, resamples: int = RESAMPLES
-) -> Estimate:
+def estimate(values: ArrayLike, rng: Generator, statistic: Statistic = np.mean, resamples: int = RESAMPLES) -> Estimate:
     """The statistic of the finite values, with its percentile-bootstrap interval."""
     values = np.asarray(values, dtype=np.float64)
     values = np.sort(values[np.isfinite(values)])  # so that the order of members does not matter
     count = values.size
     if count < 2:
         return Estimate(float(values[0]) if count else float("nan"), None, None, count)
-    drawn = values[generator.integers(count, size=(resamples, count))]
+    drawn = values[rng.integers(count, size=(resamples, count))]
     low, high = np.quantile(statistic(drawn, axis=1), LIMITS).tolist()
     return Estimate(float(statistic(values, axis=0)), low, high, count)
 
 
-def curve_interval(values: Floats, generator: Generator, resamples: int = 2_000) -> tuple[Floats, Floats, Floats]:
+def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tuple[Floats, Floats, Floats]:
     """(mean[T], low[T], high[T]) over the members of values[M, T] that have a value there.
 
     Whole members are redrawn, the same for every step, for a member's values at neighbouring steps are not independent.
@@ -92,7 +90,7 @@ def curve_interval(values: Floats, generator: Generator, resamples: int = 2_000)
     known = np.isfinite(values)
     filled, counts = np.where(known, values, 0.0), known.sum(axis=0)
     members = len(values)
-    drawn = generator.multinomial(members, np.full(members, 1 / members), size=resamples).astype(np.float64)
+    drawn = rng.multinomial(members, np.full(members, 1 / members), size=resamples).astype(np.float64)
     with np.errstate(invalid="ignore"):
         mean = filled.sum(axis=0) / counts
         resampled = (drawn @ filled) / (drawn @ known)
@@ -102,33 +100,29 @@ def curve_interval(values: Floats, generator: Generator, resamples: int = 2_000)
     return mean, low, high
 
 
-def sign_flip_test(differences: Floats, generator: Generator) -> tuple[float, bool]:
+def sign_flip_test(differences: Floats, rng: Generator) -> tuple[float, bool]:
     """(two-sided p-value, whether it is exact): how many of all sign patterns give a mean at least as far from zero."""
     differences = differences[differences != 0]  # a zero keeps its value under either sign, so it cancels out
-    count = differences.size
-    exact = count <= ENUMERATED_PAIRS
-    if exact:
-        signs = np.array(list(product((-1.0, 1.0), repeat=count)))
-    else:
-        signs = generator.choice((-1.0, 1.0), size=(SAMPLED_FLIPS, count))
+    count, exact = differences.size, differences.size <= ENUMERATED_PAIRS
+    every = product((-1.0, 1.0), repeat=count)
+    signs = np.array(list(every)) if exact else rng.choice((-1.0, 1.0), size=(SAMPLED_FLIPS, count))
     observed = abs(differences.sum()) - TIE * np.abs(differences).sum()
-    extreme = np.count_nonzero(np.abs(signs @ differences) >= observed)
+    extreme = int(np.count_nonzero(np.abs(signs @ differences) >= observed))
     # The observed pattern is one of the possible ones, so a sample counts it too and its p-value is never zero.
-    added = 0 if exact else 1
-    return (extreme + added) / (len(signs) + added), exact
+    return (extreme / len(signs) if exact else (1 + extreme) / (1 + len(signs))), exact
 
 
-def paired(base: ArrayLike, guided: ArrayLike, generator: Generator) -> Paired:
+def paired(base: ArrayLike, guided: ArrayLike, rng: Generator) -> Paired:
     """Compares two agents whose values at one index come from the same seed; pairs without a finite value drop out."""
     pairs = np.array([base, guided], dtype=np.float64)
     pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
     differences = pairs[1] - pairs[0]
     differences[np.abs(differences) <= TIE * np.abs(pairs).max(axis=0)] = 0.0
-    p_value, exact = sign_flip_test(differences, generator)
+    p_value, exact = sign_flip_test(differences, rng)
     return Paired(
         differences=tuple(differences.tolist()),
-        mean=estimate(differences, generator),
-        interquartile_mean=estimate(differences, generator, interquartile_mean),
+        mean=estimate(differences, rng),
+        interquartile_mean=estimate(differences, rng, interquartile_mean),
         improvement=float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else float("nan"),
         p_value=p_value,
         smallest_p=float(np.clip(2.0 ** (1 - np.count_nonzero(differences)), 1 / (1 + SAMPLED_FLIPS), 1.0)),
@@ -144,18 +138,17 @@ def number(value: float, signed: bool = False, scale: float | None = None) -> st
     leading = math.floor(math.log10(size)) if size else 0
     decimals = max(0, min(2, 3 - leading), 1 - leading)
     digits = f"{abs(value):,.{decimals}f}" if decimals <= 5 else f"{abs(value):.1e}"
-    if not digits.strip("0."):
-        return digits
-    return ("\N{MINUS SIGN}" if value < 0 else "+" if signed else "") + digits
+    sign = "\N{MINUS SIGN}" if value < 0 else "+" if signed else ""
+    return sign + digits if digits.strip("0.") else digits
 
 
 def interval(estimate: Estimate, signed: bool = False) -> str:
     """`0.97 [0.93, 1.00]`, or the value alone where one seed allows no interval."""
-    if estimate.low is None or estimate.high is None:
-        return number(estimate.value, signed)
-    scale = max(abs(estimate.value), abs(estimate.low), abs(estimate.high))
-    limits = f"[{number(estimate.low, scale=scale)}, {number(estimate.high, scale=scale)}]"
-    return f"{number(estimate.value, signed, scale)} {limits}"
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if low is None or high is None:
+        return number(value, signed)
+    scale = max(abs(value), abs(low), abs(high))
+    return f"{number(value, signed, scale)} [{number(low, scale=scale)}, {number(high, scale=scale)}]"
 
 
 def p_in_words(value: float) -> str:

@@ -1,0 +1,117 @@
+"""Where members run: equal shares over all devices, idle copies that nobody sees, and no second copy of a fleet."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_runs
+from small_fleets import scan_fleet
+from tiny_runs import TINY, assert_same_run, copied
+
+from sadq.experiment.build import hyper_of, make_learner, resolve
+from sadq.fleet import devices
+from sadq.fleet.devices import Placement
+from tiny import config, difference
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("members", [1, 2, 3, 4, 5, 8, 9])
+def test_members_lie_in_equal_shares_with_as_few_idle_copies_as_that_takes(members, count):
+    placement = Placement(members, tuple(range(count)))  # type: ignore[arg-type]
+    assert len(placement.mesh) == min(members, count)
+    assert placement.share == -(-members // min(members, count))
+    assert placement.share * len(placement.mesh) == members + placement.idle
+    assert 0 <= placement.idle < len(placement.mesh)
+    tree = {"own": jnp.arange(members) + 10, "wide": jnp.arange(2.0 * members).reshape(members, 2)}
+    padded = placement.padded(tree)
+    assert all(leaf.shape[0] == members + placement.idle for leaf in jax.tree.leaves(padded))
+    np.testing.assert_array_equal(padded["own"][members:], tree["own"][-1])
+    assert difference(placement.real(padded), tree) == 0
+
+
+FLEET = dataclasses.replace(TINY, seeds=(3, 1, 4, 15, 9), steps=TINY.steps // 10, evaluations=4)
+
+ON_FOUR_DEVICES = """
+import json, sys
+import jax, numpy as np
+sys.path[:0] = {paths!r}
+import tiny_runs
+from pathlib import Path
+from test_devices import FLEET
+from sadq.experiment.run import reopen
+
+folder = Path({folder!r})
+experiment = tiny_runs.train(folder / "four", FLEET)
+leaves = jax.tree.leaves(experiment.state)
+found = {{
+    "devices": jax.device_count(),
+    "used": sorted({{len(leaf.sharding.device_set) for leaf in leaves}}),
+    "members": sorted({{leaf.shape[0] for leaf in leaves}}),
+    "shares": sorted({{shard.data.shape[0] for leaf in leaves for shard in leaf.addressable_shards}}),
+    "busy": sorted({{shard.device.id for shard in leaves[0].addressable_shards}}),
+}}
+tiny_runs.train(folder / "half on four", FLEET, tiny_runs.stop_at(FLEET.steps // 2))
+resumed = reopen(folder / "half on one")
+resumed.begin()
+fresh = resumed.loop.start()
+found["placed"] = [one.sharding == other.sharding for one, other in
+                   zip(jax.tree.leaves(resumed.state), jax.tree.leaves(fresh), strict=True)]
+tiny_runs.resume(folder / "half on one")
+print(json.dumps(found))
+"""
+
+
+def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone(tmp_path):
+    """What is saved on four devices goes on on one, and the other way round, to the bits of a run on one."""
+    tiny_runs.train(tmp_path / "one", FLEET)
+    tiny_runs.train(tmp_path / "half on one", FLEET, tiny_runs.stop_at(FLEET.steps // 2))
+    paths = [str(HERE), str(HERE.parent), str(HERE.parent / "experiment"), str(HERE.parent / "envs")]
+    done = subprocess.run(
+        [sys.executable, "-c", ON_FOUR_DEVICES.format(paths=paths, folder=str(tmp_path))],
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert all(found.pop("placed"))
+    assert found == {"devices": 4, "used": [4], "members": [8], "shares": [2], "busy": [0, 1, 2, 3]}
+    tiny_runs.resume(copied(tmp_path / "half on four", tmp_path / "back on one"))
+    for run in ("four", "half on one", "back on one"):
+        assert_same_run(tmp_path / run, tmp_path / "one")
+    assert {value.shape[0] for value in tiny_runs.tensors(tmp_path / "four").values()} == {5}
+
+
+@pytest.mark.parametrize("agent", ["dqn", "rainbow+sadq"])
+def test_a_chunk_holds_no_second_copy_of_its_members(agent):
+    """`lax.map` would: it cannot write a member back to where it was read. Both compute the same bits."""
+    made = config(agent, "BitFlip-4", buffer_size=40_000, seeds=tuple(range(8)), n_step=None)
+    fleet, hyper = scan_fleet(made), hyper_of(made)
+    replay = make_learner(made, resolve(made.environment)).store.nbytes
+
+    def program(stacked):
+        chunk = lambda member, own: fleet.chunk(member, own, jnp.int32(0), 2)  # noqa: E731
+        return jax.jit(lambda member, own: stacked(chunk, member, own), donate_argnums=0)
+
+    start = jax.jit(jax.vmap(fleet.init))
+    compiled = {
+        stacked: program(stacked).lower(jax.eval_shape(start, hyper), hyper).compile()
+        for stacked in (devices._in_place, devices._one_by_one)
+    }
+    held, doubled = (one.memory_analysis().temp_size_in_bytes for one in compiled.values())
+    assert held < 2 * replay < 8 * replay < doubled
+    assert compiled[devices._in_place].memory_analysis().alias_size_in_bytes > 8 * replay
+    (state, metrics), expected = (one(start(hyper), hyper) for one in compiled.values())
+    assert difference((state, metrics), expected) == 0
+    assert difference(state.learner.online, start(hyper).learner.online) > 0
