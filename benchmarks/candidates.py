@@ -35,7 +35,7 @@ ROLLOUTS: dict[str, dict[str, int | None]] = {
 
 def random_replay(config: Config) -> Transition:
     """A ring of numbers: an update costs the same whatever it learns from."""
-    ring = make_learner(config, resolve(config.environment)).ring.init()
+    ring = make_learner(config, resolve(config.environment)).store.init()
     shape = ring.observation.shape
     draw = jax.random.uniform(jax.random.key(0), shape, maxval=30.0)
     action = jax.random.randint(jax.random.key(1), ring.action.shape, 0, 256)
@@ -67,7 +67,7 @@ def main() -> None:
         plain = replace(guided, agent="dueling", alpha=None)
         replay = random_replay(guided)
         variants = {"no rollouts (dueling)": plain} | {
-            name: replace(guided, model=replace(guided.model, **fields)) for name, fields in ROLLOUTS.items()
+            name: replace(guided, guidance=replace(guided.guidance, **fields)) for name, fields in ROLLOUTS.items()
         }
         for name, config in variants.items():
             found = {"members": members, "rollouts": name} | measure(config, replay, options.repetitions)

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from sadq.experiment.config import Model
 from sadq.experiment.presets import preset
 from sadq.experiment.run import create
 from sadq.report import stats
@@ -25,23 +24,23 @@ PRESETS = ("acrobot", "bitflip", "cartpole")
 BASES = ("dqn", "double", "dueling")
 REMEDIES: dict[str, dict[str, Any]] = {
     "+sadq": {},
-    "+sadq, continuation": {"continuation": True},
-    "+sadq, continuation, batch gate": {"continuation": True, "gate": "batch"},
-    "+sadq, continuation, sample gate": {"continuation": True, "gate": "sample"},
+    "+sadq, continuation": {"gate": "fixed"},
+    "+sadq, continuation, batch gate": {"gate": "batch"},
+    "+sadq, continuation, sample gate": {"gate": "sample"},
 }
 """What is added to a base agent; the first is the paper's, the others are this library's."""
 
 
-def train(name: str, agent: str, seeds: int, steps: int | None, model: dict[str, Any]) -> dict[str, Any]:
+def train(name: str, agent: str, seeds: int, steps: int | None, remedy: dict[str, Any]) -> dict[str, Any]:
     """One preset in full for one agent: its scores by seed, and its mean curve."""
     config = preset(name, agent)
     config = dataclasses.replace(
         config,
         seeds=tuple(range(seeds)),
         steps=steps or config.steps,
-        model=dataclasses.replace(config.model, **model) if model else config.model,
+        model=dataclasses.replace(config.model, continuation=bool(remedy)),
+        **remedy,
     )
-    assert isinstance(config.model, Model)
     experiment = create(config, None)
     began = time.perf_counter()
     experiment.begin()

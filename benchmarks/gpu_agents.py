@@ -24,6 +24,7 @@ from measure import say, write_json
 from updates import PRESET, REFERENCE, VARIANTS, Subject, config_of, full_replay, once, outside_learning, prepare
 
 from sadq.experiment.config import Config
+from sadq.networks import Bayesian, Dense
 
 FLEETS = [1, 40, 5]
 """The most telling first, for what a deadline cuts off."""
@@ -43,11 +44,12 @@ def config_for(job: Job, quick: bool) -> Config:
         return config
     return replace(
         config,
-        hidden=(16,),
+        encoder=Dense((16,)),
         batch_size=8,
         buffer_size=960,
-        bayesian=replace(config.bayesian, samples=64, chunk=32),
-        model=replace(config.model, hidden=(16,), batch_size=8),
+        adjusted=(*config.adjusted, Bayesian(samples=64, chunk=32)),
+        model=replace(config.model, hidden=(16,)),
+        guidance=replace(config.guidance, batch_size=8),
     )
 
 

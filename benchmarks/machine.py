@@ -69,7 +69,7 @@ def versions(packages: Iterable[str]) -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """The source's commit, as $COMMIT says where the source is a copy, marked where files differ from it; None if unknown."""
+    """The source's commit, from $COMMIT where the source is a copy, marked where files differ from it; None if unknown."""
     if os.environ.get("COMMIT"):
         return os.environ["COMMIT"]
     try:

@@ -14,10 +14,10 @@ from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.presets import preset
-from sadq.fleet.members import Fleet, MemberState
-from sadq.learning.learner import Hyper, LearnerState
-from sadq.replay.samplers import Priorities
+from sadq.fleet.devices import Placement
+from sadq.fleet.members import MemberState
 from sadq.fleet.scan_loop import ScanFleet
+from sadq.learning.state import Hyper, LearnerState
 from sadq.types import Array, Metrics, PyTree, Transition
 
 PRESET = "acrobot"
@@ -47,8 +47,7 @@ class Subject:
     """What is timed of one agent."""
 
     learn: Call
-    refit: Call | None  # a Bayesian head's, which is no part of `learn`
-    resample: Call | None
+    refit: Call | None  # a Bayesian head's by itself; `learn` makes it only where it is due
     compile_seconds: float
 
 
@@ -56,8 +55,8 @@ class Member(NamedTuple):
     """What one member learns from and changes."""
 
     learner: LearnerState
-    priorities: Priorities | None
-    ring: Transition
+    sampler: PyTree
+    replay: Transition
 
 
 def config_of(variant: str, members: int = 1) -> Config:
@@ -69,15 +68,16 @@ def full_replay(config: Config) -> Transition:
     environment = resolve(config.environment)
     assert isinstance(environment, Environment)
     learner, own = make_learner(config, environment), _first(hyper_of(config))
-    fleet = ScanFleet(learner=learner, collect_steps=config.collect // config.environments, environment=environment)
+    fleet = ScanFleet(learner=learner, environment=environment)
 
     def fill(hyper: Hyper) -> Transition:
         def body(member: MemberState, index: Array) -> tuple[MemberState, None]:
             member, collected, _ = fleet.collect(member, hyper, index)
-            return member._replace(ring=learner.ring.add(member.ring, index * fleet.collect_steps, collected)), None
+            replay = learner.store.add(member.replay, index * fleet.collect_steps, collected)
+            return member._replace(replay=replay), None
 
-        collects = -(-learner.ring.rows // fleet.collect_steps)
-        return jax.lax.scan(body, fleet.init(hyper), jnp.arange(collects))[0].ring
+        collects = -(-learner.store.rows // fleet.collect_steps)
+        return jax.lax.scan(body, fleet.init(hyper), jnp.arange(collects))[0].replay
 
     return jax.block_until_ready(jax.jit(fill)(own))
 
@@ -85,55 +85,47 @@ def full_replay(config: Config) -> Transition:
 def prepare(config: Config, replay: Transition, collects: int) -> Subject:
     """Compile `collects` learning phases in one call, for all members of the config, the way a run would."""
     learner, hyper = make_learner(config, resolve(config.environment)), hyper_of(config)
-    members, ring = hyper.seed.shape[0], learner.ring
-    fleet = Fleet(learner, collect_steps=config.collect // config.environments)
-    updates_per_step = config.updates_per_collect / config.collect
+    store, placement = learner.store, Placement(hyper.seed.shape[0])
     compile_seconds = 0.0
+    first = jnp.int32(store.rows // learner.collect_steps)  # the collect with which the replay is full
 
     def compiled(function: Callable, *arguments: PyTree, interval: float = 1.0) -> Call:
         nonlocal compile_seconds
         began = time.perf_counter()
-        program = fleet.over_members(function, members).lower(*arguments).compile()
+        program = placement.over_members(function).lower(*arguments).compile()
         compile_seconds += time.perf_counter() - began
         return Call(program, arguments, interval)
 
     def start(_: Hyper, own: Hyper, content: Transition) -> Member:
-        priorities = None
-        if learner.prioritised is not None:
-            priorities = learner.prioritised.add(learner.prioritised.init(), jnp.int32(0), ring.rows)
-        return Member(learner.init(own), priorities, content)
+        sampler = learner.sampler.add(learner.sampler.init(), jnp.int32(0), store.rows)
+        return Member(learner.init(own), sampler, content)
 
-    def learn(member: Member, own: Hyper, rows: Array) -> tuple[Any, Metrics]:
-        def body(carry: tuple[LearnerState, Priorities | None], index: Array) -> tuple[Any, Metrics]:
-            state, priorities, metrics = learner.learn(carry[0], own, member.ring, carry[1], rows, index)
-            return (state, priorities), metrics
+    def learn(member: Member, own: Hyper) -> tuple[Any, Metrics]:
+        def body(carry: tuple[LearnerState, PyTree], index: Array) -> tuple[Any, Metrics]:
+            state, sampler, metrics = learner.learn(carry[0], own, member.replay, carry[1], index)
+            return (state, sampler), metrics
 
-        return jax.lax.scan(body, (member.learner, member.priorities), jnp.arange(collects))
+        return jax.lax.scan(body, (member.learner, member.sampler), first + jnp.arange(collects))
 
     begun = compiled(start, hyper, hyper, replay)()
-    rows = jnp.int32(ring.rows)
-    learning = compiled(learn, begun, hyper, rows, interval=collects * config.updates_per_collect)
-    refit = resample = None
-    if (inference := learner.inference) is not None:
-        refit = compiled(
-            lambda member, own, rows: learner.refit(member.learner, own, member.ring, rows, jnp.int32(0)),
-            begun,
-            hyper,
-            rows,
-            interval=inference.refit_interval * updates_per_step,
-        )
-        resample = compiled(
-            lambda member, own: learner.resample(member.learner.posterior, own, jnp.int32(0)),
-            begun,
-            hyper,
-            interval=inference.resample_interval * updates_per_step,
-        )
-    return Subject(learning, refit, resample, compile_seconds)
+    learning = compiled(learn, begun, hyper, interval=collects * config.updates_per_collect)
+    refit = None
+    if learner.refit is not None:
+        refitted = learner.refit.refitted
+
+        def infer(member: Member, own: Hyper) -> LearnerState:
+            phase = learner.phase(own, first)
+            returns = learner.returns(member.learner, phase, member.replay)
+            return refitted(member.learner, phase, jnp.bool_(True), returns, store)
+
+        updates_per_step = config.updates_per_collect / config.collect
+        refit = compiled(infer, begun, hyper, interval=learner.refit.interval * updates_per_step)
+    return Subject(learning, refit, compile_seconds)
 
 
 def outside_learning(subject: Subject, repetitions: int) -> dict[str, Any]:
-    """What a Bayesian head costs beside `learn`: per refit and per draw of weights, and their sum per update."""
-    parts = {"refit": subject.refit, "resample": subject.resample}
+    """What a Bayesian head's refit costs, and its share of an update."""
+    parts = {"refit": subject.refit}
     found: dict[str, Any] = {}
     per_update = 0.0
     for name, call in parts.items():

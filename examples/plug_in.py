@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import tyro
 
-from sadq.core import Prediction, Scalar, greedy, rollout_scores, successor_guided
+from sadq.core import Prediction, ScalarReturn, greedy, guided, rollout_scores
 
 ENVIRONMENT, OBSERVATION_SIZE, ACTION_COUNT = "CartPole-v1", 4, 2
 Layers = list[tuple[jax.Array, jax.Array]]
@@ -90,7 +90,7 @@ def model_loss(model: Layers, transition: Batch) -> jax.Array:  # SADQ
 
 def td_loss(networks: Networks, target: Layers, transition: Batch, settings: Settings) -> jax.Array:
     """DQN's loss. The target needs no stop_gradient: its parameters are not learned, and the model only ranks."""
-    next_values = Scalar(forward(target, transition.next_observation))
+    next_values = ScalarReturn(forward(target, transition.next_observation))
     choice = greedy(next_values.mean, next_values.mean)
     if settings.sadq:  # SADQ
         scores = rollout_scores(
@@ -101,10 +101,10 @@ def td_loss(networks: Networks, target: Layers, transition: Batch, settings: Set
             key=jax.random.key(0),  # this model draws nothing
             discount=settings.discount,
         )
-        choice = successor_guided(greedy, settings.alpha)(next_values.mean, next_values.mean, scores)
+        choice = guided(choice, scores, settings.alpha)
     discount = settings.discount * (1 - transition.terminated)
     backed_up = next_values.under(choice).backup(transition.reward, discount)
-    return Scalar(forward(networks.online, transition.observation)).taken(transition.action).loss_to(backed_up)
+    return ScalarReturn(forward(networks.online, transition.observation)).taken(transition.action).loss_to(backed_up)
 
 
 def train(settings: Settings) -> None:

@@ -21,9 +21,13 @@ from tiny_runs import TINY
 
 import sadq
 from sadq import SADQ, SadqError
+from sadq.axes import AXES
 from sadq.envs.base import Environment
-from sadq.experiment.config import Behaviour, Epsilon
+from sadq.experiment.config import Epsilon
 from sadq.experiment.presets import PRESETS
+from sadq.exploration import Behaviour, Best, EpsilonZ, UpperConfidence
+from sadq.exploration.situation import settled_values
+from sadq.networks import Categorical, Quantile, ensemble_means
 
 NAMED_APART = ("preset", "environment", "agent", "seeds", "alpha", "steps")
 FIELDS = {field.name: getattr(TINY, field.name) for field in dataclasses.fields(TINY) if field.name not in NAMED_APART}
@@ -47,7 +51,7 @@ def cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(cache) -> SADQ:
     """The tiny run, learned in memory."""
-    return SADQ("BitFlip-3", agent="dueling", alpha=0.2, seeds=2, **FIELDS).learn(TINY.steps)
+    return SADQ("BitFlip-3", agent="dueling+sadq", alpha=0.2, seeds=2, **FIELDS).learn(TINY.steps)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,7 @@ def saved(model, tmp_path_factory) -> Path:
 
 
 def plain(env="BitFlip-3", **changes) -> SADQ:
-    return SADQ(env, agent="dqn", alpha=None, **PLAIN | changes)
+    return SADQ(env, agent="dqn", **PLAIN | changes)
 
 
 def weights(model: SADQ) -> dict[str, np.ndarray]:
@@ -73,7 +77,7 @@ def assert_same_state(left: SADQ, right: SADQ) -> None:
 
 
 def test_the_packages_front_gives_the_names_that_users_need():
-    assert set(sadq.__all__) == {"SADQ", "Environment", "SadqError", "register"}
+    assert set(sadq.__all__) == {"SADQ", "AgentSpec", "Environment", "SadqError", "register", "register_agent"}
     assert all(getattr(sadq, name) for name in sadq.__all__)
     with pytest.raises(AttributeError, match="no attribute 'DQN'"):
         _ = sadq.DQN
@@ -82,16 +86,17 @@ def test_the_packages_front_gives_the_names_that_users_need():
 @pytest.mark.parametrize(
     ("agent", "alpha", "expected"),
     [
-        ("dueling", 0.2, ("dueling+sadq", (0.2,))),
-        ("dqn", 1, ("dqn+sadq", (1.0,))),
-        ("dqn+sadq", 0.5, ("dqn+sadq", (0.5,))),
-        ("double", [0.0, 0.5], ("double+sadq", (0.0, 0.5))),
-        ("sadq", 0.2, ("dueling+sadq", (0.2,))),
+        ("dueling+sadq", 0.3, ("dueling+sadq", (0.3,))),
+        ("dqn+sadq", 1, ("dqn+sadq", (1.0,))),
+        ("DQN+SADQ", None, ("dqn+sadq", (0.2,))),
+        ("double+sadq", [0.0, 0.5], ("double+sadq", (0.0, 0.5))),
+        ("sadq", None, ("dueling+sadq", (0.2,))),
+        ("sadq", 0.0, ("dueling+sadq", (0.0,))),
         ("dqn", None, ("dqn", None)),
         ("double", None, ("double", None)),
     ],
 )
-def test_alpha_makes_a_guided_agent_and_none_the_plain_one(agent, alpha, expected):
+def test_an_agent_is_named_as_on_the_command_line_and_alpha_is_the_presets_unless_given(agent, alpha, expected):
     config = SADQ("CartPole-v1", agent=agent, alpha=alpha).config
     assert (config.agent, config.alpha) == expected
 
@@ -111,21 +116,75 @@ def test_seeds_are_a_count_or_a_list(seeds, expected):
 def test_any_field_may_be_given_and_the_rest_comes_from_the_preset():
     config = SADQ("CartPole-v1", preset="cartpole", learning_rate=1e-2, discount=[0.9, 0.99], batch_size=7).config
     assert (config.learning_rate, config.discount, config.batch_size) == ((1e-2,), (0.9, 0.99), 7)
-    assert config.hidden == PRESETS["cartpole"].hidden
+    assert config.encoder == PRESETS["cartpole"].encoder
     assert config.environment == "CartPole-v1"
+
+
+def test_an_axis_takes_a_choice_its_class_or_its_name():
+    for head in (Quantile(), Quantile, "quantile"):
+        assert SADQ("CartPole-v1", agent="dqn", head=head).config.head == Quantile()
+    acrobot = SADQ("Acrobot-v1", preset="acrobot", agent="dqn", head="categorical").config
+    assert acrobot.head == Categorical(support=(-100.0, 0.0)), "by its name it is as the preset has it"
+    assert SADQ("Acrobot-v1", preset="acrobot", head=Categorical(7)).config.head == Categorical(7)
+
+
+@pytest.fixture
+def own_rule(monkeypatch):
+    """A whole behaviour of a user's own, taken back afterwards."""
+    monkeypatch.setattr(AXES["exploration"], "_entries", {})
+
+    @AXES["exploration"].register("contrary")
+    @dataclasses.dataclass(frozen=True)
+    class Contrary(Behaviour):
+        def act(self, now, memory):
+            return jnp.argmin(now.expected, axis=1).astype(jnp.int32), memory
+
+    return Contrary
+
+
+def test_a_rule_of_exploration_replaces_a_part_of_the_behaviour_or_the_whole(own_rule):
+    agent = {"env": "BitFlip-3", "agent": "sunrise", **PLAIN}
+    for rule in (EpsilonZ(), EpsilonZ, "epsilon-z"):
+        config = SADQ(**agent | {"exploration": rule}).config
+        assert (config.intended, config.deviation, config.exploration) == (None, EpsilonZ(), None)
+        assert config.behaviour == Behaviour(UpperConfidence(), EpsilonZ())
+    assert SADQ(**agent | {"exploration": "best"}).config.intended == Best()
+    for rule in (own_rule(), own_rule, "contrary"):
+        model = SADQ(**agent | {"exploration": rule})
+        assert (model.config.behaviour, model.config.deviation) == (own_rule(), None)
+    values = settled_values(networks_of(model), jnp.asarray(MANY), None)
+    np.testing.assert_array_equal(model.predict(MANY, deterministic=False)[0], values.argmin(axis=1))
+
+
+def networks_of(model: SADQ, member: int = 0):
+    model._begun()
+    return jax.tree.map(lambda leaf: leaf[member], model._experiment.state.learner.online.parameters)
+
+
+def test_before_learning_starts_exploring_is_uniform():
+    early = SADQ("BitFlip-3", agent="rainbow", **PLAIN | {"learning_starts": 64})
+    share = np.bincount(early.predict(np.repeat(STATES[:1], 9_000, axis=0), deterministic=False)[0]) / 9_000
+    assert share == pytest.approx([1 / 3] * 3, abs=0.03)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ({"agent": "ppo"}, "Unknown agent 'ppo'"),
-        ({"alpha": 1.1}, r"alpha = 1.1 is outside \[0, 1\]"),
+        ({"alpha": 1.1}, r"alpha = \(1.1,\) must lie in \[0, 1\]"),
+        ({"agent": "dqn", "alpha": 0.5}, "alpha = 0.5 was given, but dqn is a plain agent that has none: use dqn"),
+        ({"exploration": 3}, "exploration was given 3, expected an entry that is registered as intended, deviation or"),
+        ({"exploration": "nope"}, "exploration was given 'nope', expected an entry"),
+        ({"exploration": "ucb", "intended": "best"}, "exploration = 'ucb' was given beside intended"),
+        ({"exploration": "ucb"}, "intended ucb needs an ensemble of 2 or more"),
+        ({"head": "nope"}, "head = 'nope' is unknown"),
+        ({"environment": "CartPole-v0"}, "Unknown field 'environment'"),
         ({"alpha": []}, "needs alpha"),
         ({"seeds": 0}, "No seeds were given"),
         ({"seeds": [1, 1]}, "A seed appears twice"),
         ({"preset": "nope"}, "Unknown preset 'nope': expected one of default, acrobot"),
-        ({"stepz": 3}, "Unknown field 'stepz': expected one of agent, agreement, alpha, batch_size"),
-        ({"batch_size": 0}, "batch_size = 0 must be at least 1"),
+        ({"stepz": 3}, "Unknown field 'stepz': expected one of adjusted, agent, alpha, batch_size"),
+        ({"batch_size": 0}, "batch_size = 0 must be a whole number of at least 1"),
         ({"buffer_size": 10**13}, "The replay needs"),
         ({"env": "Pendulum-v1"}, "expected Discrete"),
         ({"env": "Nothing-v7"}, "unknown environment 'Nothing-v7'"),
@@ -174,8 +233,7 @@ def test_the_action_is_the_best_one_of_the_members_own_network(model):
     states = np.random.default_rng(0).integers(0, 2, (64, 6)).astype(np.float32)
     chosen = []
     for member in range(2):
-        network = jax.tree.map(lambda leaf: leaf[member], model._experiment.state.learner.online.parameters)
-        values = np.array([network(jnp.asarray(state)).mean for state in states])
+        values = settled_values(networks_of(model, member), jnp.asarray(states), None)
         chosen.append(model.predict(states, member=member)[0])
         np.testing.assert_array_equal(chosen[-1], values.argmax(axis=1))
     assert (chosen[0] != chosen[1]).any(), "two members that never disagree would not show whose network was asked"
@@ -217,16 +275,16 @@ MANY = np.random.default_rng(1).integers(0, 2, (256, 6)).astype(np.float32)
 )
 def test_every_exploration_predicts_with_and_without_chance(agent, varies):
     """Deterministic is the policy that evaluation plays; exploring is behaviour at an episode's first step."""
-    own = SADQ("BitFlip-3", agent=agent, alpha=None, **PLAIN | {"behaviour": Behaviour(ucb_width=20.0)})
+    sunrise = {"intended": UpperConfidence(20.0), "deviation": "never"} if agent == "sunrise" else {}
+    own = SADQ("BitFlip-3", agent=agent, **PLAIN | sunrise)
     sure, again = own.predict(MANY)[0], own.predict(MANY)[0]
     np.testing.assert_array_equal(sure, again)
-    actor = jax.tree.map(lambda leaf: leaf[0], own._experiment.state.learner.actor)
-    values = np.asarray(jax.vmap(actor.policy.mean)(MANY))
-    np.testing.assert_array_equal(sure, values.argmax(axis=1))
+    networks = networks_of(own)
+    np.testing.assert_array_equal(sure, settled_values(networks, jnp.asarray(MANY), None).argmax(axis=1))
     tries = [own.predict(MANY, deterministic=False)[0] for _ in range(2)]
     assert np.array_equal(*tries) != varies
     if agent == "sunrise":
-        members = np.asarray(jax.vmap(actor.network.values)(MANY))
+        members = np.asarray(jax.vmap(lambda seen: ensemble_means(networks, seen))(MANY))
         optimistic = members.mean(axis=1) + 20 * members.std(axis=1)
         np.testing.assert_array_equal(tries[0], optimistic.argmax(axis=1))
         assert (tries[0] != sure).any()

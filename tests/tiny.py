@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq import keys
+from sadq.dynamics import Gaussian
 from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
-from sadq.dynamics import Gaussian
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.presets import preset
 from sadq.exploration.situation import settled_values

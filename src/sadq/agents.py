@@ -1,6 +1,7 @@
 """The agents, as rows: each names its choice on every axis, and SADQ is a suffix that any of them takes."""
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from sadq.axes import AXES
@@ -35,6 +36,8 @@ class AgentSpec:
         at_least(self, 1, "n_step")
 
 
+_rainbow = partial(AgentSpec, Categorical(), Double(), replay=Prioritised(), n_step=3, dueling=True)
+
 AGENTS: dict[str, AgentSpec] = {
     "dqn": AgentSpec(Scalar(), source="Mnih et al., 2015"),
     "double": AgentSpec(Scalar(), Double(), source="van Hasselt et al., 2016"),
@@ -42,23 +45,11 @@ AGENTS: dict[str, AgentSpec] = {
     "bdqn": AgentSpec(Bayesian(), Double(), Thompson(), Never(), source="Azizzadenesheli et al., 2018"),
     "sunrise": AgentSpec(Scalar(), intended=UpperConfidence(), ensemble=Agreement(5), source="Lee et al., 2021"),
     "c51": AgentSpec(Categorical(), source="Bellemare et al., 2017"),
-    "rainbow": AgentSpec(
-        Categorical(),
-        Double(),
-        Best(),
-        Never(),
-        Prioritised(),
-        n_step=3,
-        dueling=True,
-        noisy=True,
-        source="Hessel et al., 2018",
-    ),
+    "rainbow": _rainbow(deviation=Never(), noisy=True, source="Hessel et al., 2018"),
     "qrdqn": AgentSpec(Quantile(), source="Dabney et al., 2018a"),
     "iqn": AgentSpec(Implicit(), source="Dabney et al., 2018b"),
     "fqf": AgentSpec(Fraction(), source="Yang et al., 2019"),
-    "teg": AgentSpec(
-        Categorical(), Double(), Best(), EpsilonZ(), Prioritised(), n_step=3, dueling=True, source="Dabney et al., 2021"
-    ),
+    "teg": _rainbow(deviation=EpsilonZ(), source="Dabney et al., 2021"),
     "coact": AgentSpec(Quantile(), deviation=Counteractive(), source="Korkmaz, 2025"),
 }
 
@@ -118,9 +109,8 @@ def parse_agent(name: str) -> tuple[str, bool]:
         return SADQ_BACKBONE, True
     base = lowered.removesuffix(SUFFIX)
     if base not in AGENTS:
-        known = ", ".join(AGENTS)
         raise SadqError(
-            f"Unknown agent {name!r}: expected one of {known}, each also with the suffix {SUFFIX}, or sadq "
+            f"Unknown agent {name!r}: expected one of {', '.join(AGENTS)}, each also with the suffix {SUFFIX}, or sadq "
             f"(= {SADQ_BACKBONE}{SUFFIX}); one of your own is known once its module is imported (--import)."
         )
     return base, lowered.endswith(SUFFIX)

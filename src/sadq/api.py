@@ -1,8 +1,6 @@
 """`SADQ`: the library as one class, with the habits of Stable-Baselines3."""
 
 import dataclasses
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -11,14 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sadq.axes import AXES
+from sadq.axes import AXES, axis_of
 from sadq.core.schedules import exploration_rate
+from sadq.envs.base import Environment, legal_lanes
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import checkpoint, presets
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
-from sadq.experiment.presets import PRESETS
-from sadq.experiment.presets import preset as preset_config
 from sadq.experiment.progress import display
 from sadq.experiment.run import Callback, Experiment, create, reopen
 from sadq.exploration import Behaviour
@@ -49,32 +46,30 @@ class SADQ:
         preset: str = "default",
         **fields: Any,
     ):
-        if preset not in PRESETS:
-            raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(PRESETS)}.")
+        if preset not in presets.PRESETS:
+            raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(presets.PRESETS)}.")
         known = {field.name for field in dataclasses.fields(Config)} - {"environment"}
         for name in fields:
             if name not in known:
                 raise SadqError(f"Unknown field {name!r}: expected one of {', '.join(sorted(known))}.")
-        if fields.get("exploration") is not None:
-            behaviour = fields.pop("exploration")
-            axis = _behaviour_axis(behaviour)
+        if (behaviour := fields.pop("exploration", None)) is not None:
+            axis = axis_of(behaviour, BEHAVIOUR)
+            if axis is None:
+                raise SadqError(
+                    f"exploration was given {behaviour!r}, expected an entry that is registered as intended, deviation or "
+                    f"exploration: register it, or choose one of {', '.join([*AXES['intended'], *AXES['deviation']])}."
+                )
             if fields.get(axis) is not None:
                 raise SadqError(f"exploration = {behaviour!r} was given beside {axis}, which it stands for: give one.")
             fields[axis] = behaviour
         if alpha is not None:
             fields["alpha"] = alpha
-        swept = ("learning_rate", "discount", "alpha")
-        given: dict[str, Any] = {name: _several(value) if name in swept else value for name, value in fields.items()}
-        config = preset_config(
-            preset,
-            agent,
-            seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds),
-            environment=env if isinstance(env, str) else "",
-            **given,
-        )
-        self._take(create(config, None, None if isinstance(env, str) else env))
-        if not isinstance(env, str):
-            self._experiment.config = dataclasses.replace(config, environment=self._experiment.environment.name)
+        for name in fields.keys() & {"learning_rate", "discount", "alpha"}:
+            fields[name] = tuple(np.atleast_1d(np.asarray(fields[name], float)).tolist())
+        several = range(seeds) if isinstance(seeds, int) else map(int, seeds)
+        name, own = (env, None) if isinstance(env, str) else ("", env)
+        config = presets.preset(preset, agent, seeds=tuple(several), environment=name, **fields)
+        self._take(create(config, None, own))
 
     def _take(self, experiment: Experiment) -> None:
         """Act and learn by this experiment."""
@@ -106,26 +101,20 @@ class SADQ:
     @property
     def result(self) -> dict[str, Any]:
         """The run in numbers, as the command line's --json prints it."""
-        self._begun()
-        return self._experiment.result()
+        return self._begun.result()
 
     def learn(self, steps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
         """Train every member for `steps` more env steps; `callback` sees each chunk and stops by returning False."""
         if steps < 1:
             raise SadqError(f"learn was asked for {steps} steps: expected at least 1.")
         experiment = self._experiment
-        if not experiment.begun:
+        if experiment.begun:
+            experiment.extend(steps)
+        else:
             experiment.config = dataclasses.replace(experiment.config, steps=steps)
             experiment.begin()
-        else:
-            experiment.extend(steps)
         with display(experiment, quiet=not progress_bar) as shown:
-
-            def update(progress: Any) -> bool | None:
-                shown(progress)
-                return None if callback is None else callback(progress)
-
-            experiment.run(update)
+            experiment.run(shown, callback or (lambda _: None))
         return self
 
     def predict(
@@ -143,52 +132,40 @@ class SADQ:
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
         here is recurrent.
         """
-        self._begun()
-        environment, members = self._experiment.environment, self._experiment.members
+        experiment = self._begun
+        environment, members, step = experiment.environment, experiment.members, experiment.step
         if not 0 <= member < len(members):
             raise SadqError(f"There is no member {member}: this fleet has members 0 to {len(members) - 1}.")
-        shape = environment.observation_shape
-        observations = np.asarray(observation)
-        single = observations.shape == shape
-        if not single and observations.shape[1:] != shape:
-            raise SadqError(
-                f"Cannot act on an observation of shape {observations.shape}: expected {shape} or "
-                f"(n, {', '.join(map(str, shape))})."
-            )
-        observations = observations.reshape(-1, *shape).astype(environment.observation_dtype)
-        masks = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
-        if masks is None and environment.has_masks and hasattr(environment, "legal"):
-            masks = np.asarray(jax.vmap(environment.legal)(jnp.asarray(observations)))
-        networks = jax.tree.map(lambda leaf: leaf[member], self._experiment.state.learner.online.parameters)
+        shape, given = environment.observation_shape, np.asarray(observation)
+        if shape not in (given.shape, given.shape[1:]):
+            batch = f"(n, {', '.join(map(str, shape))})"
+            raise SadqError(f"Cannot act on an observation of shape {given.shape}: expected {shape} or {batch}.")
+        observations = given.reshape(-1, *shape).astype(environment.observation_dtype)
+        masks: Any = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
+        if masks is None and isinstance(environment, Environment):
+            masks = legal_lanes(environment, jnp.asarray(observations))
+        networks = jax.tree.map(lambda leaf: leaf[member], experiment.state.learner.online.parameters)
         if deterministic:
-            action = np.asarray(self._greedy(networks, observations, masks))
+            action = self._greedy(networks, observations, masks)
         else:
-            early = self.num_timesteps < self.config.learning_starts
-            act, epsilon = (self._wander, 1.0) if early else (self._explore, self._epsilon(member))
+            early, decay = step < self.config.learning_starts, self.config.epsilon.schedule
+            start, end, steps = (members[member][f"epsilon_{name}"] for name in ("start", "end", "decay"))
+            epsilon = jnp.float32(1.0 if early else exploration_rate(jnp.float32(step), start, end, steps, decay))
             key = jax.random.key(int(self._random.integers(2**32)))
-            now = jnp.int32(self.num_timesteps), jnp.float32(epsilon), key
-            action = np.asarray(act(networks, observations, masks, *now))
-        action = action + getattr(environment, "action_start", 0)
-        return (action[0] if single else action), None
+            act = self._wander if early else self._explore
+            action = act(networks, observations, masks, jnp.int32(step), epsilon, key)
+        actions = np.asarray(action) + getattr(environment, "action_start", 0)
+        return (actions[0] if given.shape == shape else actions), None
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has."""
-        self._begun()
-        path, experiment = Path(path), self._experiment
+        path, experiment = Path(path), self._begun
         if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / CONFIG).exists())):
             raise SadqError(f"{path} exists and is no saved agent: give a new folder, or one that `save` made.")
-        # Written beside and then moved, so that whatever goes wrong leaves the agent that was there.
-        beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            folder = RunFolder.create(beside, experiment.config, experiment.members, {})
-            folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
-            folder.cut_back(experiment.step)
-            experiment.write_checkpoint(beside / CHECKPOINTS)
-            if path.exists():
-                shutil.rmtree(path)
-            os.replace(beside, path)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        with checkpoint.replacing(path) as beside:
+            RunFolder.create(beside, experiment.config, experiment.members, {})
+            dataclasses.replace(experiment.folder, path=beside).cut_back(experiment.step)
+            experiment.save(beside)
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None) -> Self:
@@ -201,35 +178,15 @@ class SADQ:
         saved = checkpoint.latest(path / CHECKPOINTS)
         if saved is None:
             raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
-        folder = RunFolder(None)  # what is loaded is not written to: its run may still be going
-        folder.metrics, folder.evaluations = experiment.folder.metrics, experiment.folder.evaluations
-        experiment.folder = folder
+        # What is loaded is not written to: its run may still be going.
+        experiment.folder = dataclasses.replace(experiment.folder, path=None)
         experiment.begin(saved)
         model = cls.__new__(cls)
         model._take(experiment)
         return model
 
-    def _begun(self) -> None:
+    @property
+    def _begun(self) -> Experiment:
         if not self._experiment.begun:
             self._experiment.begin()
-
-    def _epsilon(self, member: int) -> float:
-        own, kind = self._experiment.members[member], self.config.epsilon.schedule
-        numbers = (own["epsilon_start"], own["epsilon_end"], own["epsilon_decay"])
-        return float(exploration_rate(jnp.float32(self.num_timesteps), *numbers, kind))
-
-
-def _behaviour_axis(value: Any) -> str:
-    """The axis on which a rule of behaviour, its class or its name is registered."""
-    for axis in BEHAVIOUR:
-        entry = value if isinstance(value, type) else type(value)
-        if value in AXES[axis] if isinstance(value, str) else entry in map(AXES[axis].entry, AXES[axis]):
-            return axis
-    raise SadqError(
-        f"exploration was given {value!r}, expected an entry that is registered as {', '.join(BEHAVIOUR[:2])} or "
-        f"{BEHAVIOUR[2]}: register it, or choose one of {', '.join([*AXES['intended'], *AXES['deviation']])}."
-    )
-
-
-def _several(value: float | Sequence[float]) -> tuple[float, ...]:
-    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
+        return self._experiment

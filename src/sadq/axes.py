@@ -4,6 +4,9 @@ An entry of your own is a frozen dataclass under `@HEADS.register("name")` or an
 beside its implementation, show what an axis asks for.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 from sadq.core.bootstrap import BOOTSTRAPS
 from sadq.core.ensembles import ENSEMBLES
 from sadq.core.gates import GATES
@@ -14,34 +17,16 @@ from sadq.networks import ENCODERS, HEADS
 from sadq.registry import Axis
 from sadq.replay import REPLAYS
 
-__all__ = [
-    "AXES",
-    "BOOTSTRAPS",
-    "DEVIATIONS",
-    "ENCODERS",
-    "ENSEMBLES",
-    "EXPLORATIONS",
-    "GATES",
-    "HEADS",
-    "INTENTIONS",
-    "MODELS",
-    "OPTIMISERS",
-    "REPLAYS",
-]
 
-AXES: dict[str, Axis] = {
-    axis.name: axis
-    for axis in (
-        HEADS,
-        ENCODERS,
-        BOOTSTRAPS,
-        INTENTIONS,
-        DEVIATIONS,
-        EXPLORATIONS,
-        REPLAYS,
-        ENSEMBLES,
-        GATES,
-        MODELS,
-        OPTIMISERS,
-    )
-}
+def _by_name(*axes: Axis) -> dict[str, Axis]:
+    return {axis.name: axis for axis in axes}
+
+
+AXES = _by_name(
+    HEADS, ENCODERS, BOOTSTRAPS, INTENTIONS, DEVIATIONS, EXPLORATIONS, REPLAYS, ENSEMBLES, GATES, MODELS, OPTIMISERS
+)
+
+
+def axis_of(value: Any, names: Iterable[str] = AXES) -> str | None:
+    """The first of these axes on which a name, a class or a choice is registered."""
+    return next((name for name in names if value in AXES[name]), None)

@@ -6,6 +6,7 @@ that name; a user's own entry, registered the same way, works wherever a built-i
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,19 +24,15 @@ class Axis:
         """A decorator that adds a frozen dataclass under a name."""
 
         def add(entry: type) -> type:
-            if not isinstance(name, str) or not name or not set(name) <= _NAME_LETTERS:
-                raise SadqError(
-                    f"{self.name} {name!r} cannot be registered, expected a name of letters, digits, - and _."
-                )
-            if not (isinstance(entry, type) and dataclasses.is_dataclass(entry) and _is_frozen(entry)):
-                raise SadqError(
-                    f"{self.name} {name} was registered with {entry!r}, expected a frozen dataclass: its fields are the "
-                    "entry's settings."
-                )
-            known = self._entries.get(name)
+            if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_-]+", name):
+                expected = "expected a name of letters, digits, - and _"
+                raise SadqError(f"{self.name} {name!r} cannot be registered, {expected}.")
+            parameters = getattr(entry, "__dataclass_params__", None)
+            if not isinstance(entry, type) or parameters is None or not parameters.frozen:
+                expected = "expected a frozen dataclass: its fields are the entry's settings"
+                raise SadqError(f"{self.name} {name} was registered with {entry!r}, {expected}.")
             # The same class again, as after a reload of its module, replaces itself.
-            same = known is not None and known.__qualname__ == entry.__qualname__
-            if known is not None and not replace and not same:
+            if not replace and self._entries.get(name, entry).__qualname__ != entry.__qualname__:
                 raise SadqError(f"{self.name} {name} is registered already: choose another name, or replace=True.")
             self._entries[name] = entry
             return entry
@@ -45,8 +42,11 @@ class Axis:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
+    def __contains__(self, value: object) -> bool:
+        """Whether this is the name, the class or a choice of an entry."""
+        if isinstance(value, str):
+            return value in self._entries
+        return (value if isinstance(value, type) else type(value)) in self._entries.values()
 
     def entry(self, name: str) -> type:
         """The class behind a name; an unknown one is refused with what there is."""
@@ -54,10 +54,8 @@ class Axis:
             near = difflib.get_close_matches(str(name), self._entries, n=1)
             offer = f" (did you mean {near[0]}?)" if near else ""
             there = f"{', '.join(self._entries)}; an entry of your own" if self._entries else "one of your own, which"
-            raise SadqError(
-                f"{self.name} = {name!r} is unknown{offer}: expected {there} is known once its module is imported "
-                "(--import)."
-            )
+            once = "is known once its module is imported (--import)"
+            raise SadqError(f"{self.name} = {name!r} is unknown{offer}: expected {there} {once}.")
         return self._entries[name]
 
     def name_of(self, choice: Any) -> str:
@@ -81,11 +79,10 @@ class Axis:
         for one in adjusted:
             if type(one) is value:
                 return one
-        missing = [field.name for field in dataclasses.fields(value) if default_of(field) is dataclasses.MISSING]
-        if missing:
-            raise SadqError(
-                f"{self.name} {name} cannot be chosen by its name: its setting {missing[0]} has no default; give it one."
-            )
+        for field in dataclasses.fields(value):
+            if default_of(field) is dataclasses.MISSING:
+                missing = f"its setting {field.name} has no default"
+                raise SadqError(f"{self.name} {name} cannot be chosen by its name: {missing}; give it one.")
         return value()
 
 
@@ -96,66 +93,52 @@ def default_of(field: "dataclasses.Field[Any]") -> Any:
 
 def changes(choice: Any) -> dict[str, Any]:
     """The settings of a choice that are not its class's defaults."""
-    settings = {field.name: (getattr(choice, field.name), default_of(field)) for field in dataclasses.fields(choice)}
-    return {name: value for name, (value, default) in settings.items() if value != default}
-
-
-_NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-
-
-def _is_frozen(entry: type) -> bool:
-    return bool(entry.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    defaults = {field.name: default_of(field) for field in dataclasses.fields(choice)}
+    return {name: getattr(choice, name) for name, default in defaults.items() if getattr(choice, name) != default}
 
 
 def require(choice: Any, condition: bool, setting: str, expected: str) -> None:
-    """Refuse a setting of a choice in one sentence; meant for its `__post_init__`."""
+    """Refuse a setting of a choice in one sentence; meant, as all below, for its `__post_init__`."""
     if not condition:
-        value = getattr(choice, setting)
-        raise SadqError(f"{type(choice).__name__}: {setting} = {value!r} {expected}.")
+        raise SadqError(f"{type(choice).__name__}: {setting} = {getattr(choice, setting)!r} {expected}.")
+
+
+def _refuser(fits: Callable[[Any], bool], expected: str) -> Callable[..., None]:
+    """A function that refuses the settings of a choice that do not fit; a swept one is a tuple of values that do."""
+
+    def refuse(choice: Any, *settings: str, or_none: bool = False, swept: bool = False) -> None:
+        for setting in settings:
+            value = getattr(choice, setting)
+            if swept:
+                several = (
+                    isinstance(value, tuple) and value != () and all(isinstance(one, int | float) for one in value)
+                )
+                require(choice, several, setting, "must be a tuple of numbers: one, or several for a sweep")
+            fine = all(map(fits, value)) if swept else fits(value) or (or_none and value is None)
+            require(choice, fine, setting, f"{expected}, or None" if or_none else expected)
+
+    return refuse
+
+
+def _number(value: Any, kind: Any = int | float) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+positive = _refuser(lambda value: _number(value) and 0 < value < 3e38, "must be positive")
+not_negative = _refuser(lambda value: _number(value) and 0 <= value < 3e38, "must be 0 or more")
+share = _refuser(lambda value: _number(value) and 0 <= value <= 1, "must lie in [0, 1]")
+layer_sizes = _refuser(
+    lambda sizes: isinstance(sizes, tuple) and sizes != () and all(isinstance(one, int) and one >= 1 for one in sizes),
+    "must name at least one layer, of size 1 or more",
+)
 
 
 def at_least(choice: Any, smallest: int, *settings: str, or_none: bool = False) -> None:
-    """Refuse settings that are not whole numbers of at least `smallest`, or None where that is one."""
-    for setting in settings:
-        value = getattr(choice, setting)
-        fine = isinstance(value, int) and not isinstance(value, bool) and value >= smallest
-        expected = f"must be a whole number of at least {smallest}{', or None' if or_none else ''}"
-        require(choice, fine or (or_none and value is None), setting, expected)
-
-
-def positive(choice: Any, *settings: str, or_none: bool = False) -> None:
-    """Refuse settings that are not positive, finite numbers, or None where that is one."""
-    for setting in settings:
-        fine = _number(choice, setting) and 0 < getattr(choice, setting) < 3e38
-        expected = f"must be positive{', or None' if or_none else ''}"
-        require(choice, fine or (or_none and getattr(choice, setting) is None), setting, expected)
-
-
-def not_negative(choice: Any, *settings: str) -> None:
-    """Refuse settings that are not finite numbers of zero or more."""
-    for setting in settings:
-        value_is_fine = _number(choice, setting) and 0 <= getattr(choice, setting) < 3e38
-        require(choice, value_is_fine, setting, "must be 0 or more")
-
-
-def share(choice: Any, *settings: str) -> None:
-    """Refuse settings that are not numbers in [0, 1]."""
-    for setting in settings:
-        require(choice, _number(choice, setting) and 0 <= getattr(choice, setting) <= 1, setting, "must lie in [0, 1]")
+    """Refuse settings that are not whole numbers of at least `smallest`."""
+    expected = f"must be a whole number of at least {smallest}"
+    _refuser(lambda value: _number(value, int) and value >= smallest, expected)(choice, *settings, or_none=or_none)
 
 
 def one_of(choice: Any, setting: str, *values: str) -> None:
     """Refuse a setting that is none of the given words."""
-    require(choice, getattr(choice, setting) in values, setting, f"must be one of {', '.join(values)}")
-
-
-def layer_sizes(choice: Any, setting: str) -> None:
-    """Refuse a setting that does not name at least one layer of size 1 or more."""
-    sizes = getattr(choice, setting)
-    fine = isinstance(sizes, tuple) and sizes and all(isinstance(size, int) and size >= 1 for size in sizes)
-    require(choice, bool(fine), setting, "must name at least one layer, of size 1 or more")
-
-
-def _number(choice: Any, setting: str) -> bool:
-    value = getattr(choice, setting)
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    _refuser(lambda value: value in values, f"must be one of {', '.join(values)}")(choice, setting)

@@ -37,7 +37,9 @@ def one(terminated: bool = False) -> Transition:
 def parts(made: GaussianModel, transition: Transition):
     """(mean, sigma, reward) by the textbook: one dense network over [s, onehot a]."""
     weight = np.concatenate([made.state_layer.weight, made.action_rows])
-    inputs = np.concatenate([np.asarray(transition.observation) / made.settings.state_scale, np.eye(3)[int(transition.action)]])
+    inputs = np.concatenate(
+        [np.asarray(transition.observation) / made.settings.state_scale, np.eye(3)[int(transition.action)]]
+    )
     hidden = np.maximum(inputs @ weight + np.asarray(made.state_layer.bias), 0)
     for layer in made.layers:
         hidden = np.maximum(hidden @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
@@ -123,7 +125,9 @@ def test_the_sampled_loss_drives_sigma_towards_zero_and_the_mean_towards_the_tru
     @jax.jit
     def update(made, moments, key):
         def loss(current):
-            losses, measured = jax.vmap(lambda one, own: current.loss(one, own, features))(batch, keys.range_of(key, 0, 256))
+            losses, measured = jax.vmap(lambda one, own: current.loss(one, own, features))(
+                batch, keys.range_of(key, 0, 256)
+            )
             return jnp.mean(losses), jax.tree.map(jnp.mean, measured)
 
         (_, measured), gradient = jax.value_and_grad(loss, has_aux=True)(made)
@@ -154,7 +158,9 @@ def test_images_of_bytes_are_read_as_numbers_and_predicted_in_their_own_shape():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"hidden": ()}, {"state_scale": 0.0}, {"loss": "both"}, {"rollout": "best"}], ids=lambda one: next(iter(one))
+    "settings",
+    [{"hidden": ()}, {"state_scale": 0.0}, {"loss": "both"}, {"rollout": "best"}],
+    ids=lambda one: next(iter(one)),
 )
 def test_settings_that_make_no_model_are_refused(settings):
     with pytest.raises(SadqError, match=next(iter(settings))):

@@ -9,6 +9,8 @@ import pytest
 import tiny_runs
 from hypothesis import given
 from hypothesis import strategies as st
+from sadq.experiment.networks import make_exploration, support_of
+from sadq.exploration.rules import Counteractive, EpsilonGreedy, Greedy, TemporallyExtended, Thompson, UpperConfidence
 
 from sadq.agents import AGENTS
 from sadq.envs import registry
@@ -16,9 +18,7 @@ from sadq.errors import SadqError
 from sadq.experiment import build
 from sadq.experiment.build import MAX_CHUNK, Grid, check_memory, hyper_of, make_learner, members_of
 from sadq.experiment.config import Bayesian, Behaviour, Config, Distribution
-from sadq.experiment.networks import make_exploration, support_of
 from sadq.experiment.run import create
-from sadq.exploration.rules import Counteractive, EpsilonGreedy, Greedy, TemporallyExtended, Thompson, UpperConfidence
 from sadq.networks import (
     BayesianHead,
     CategoricalHead,

@@ -69,7 +69,9 @@ def test_a_step_draws_its_noise_once_for_all_lanes():
 
 
 def test_the_networks_of_an_ensemble_draw_apart():
-    alike = jax.tree.map(lambda leaf: jnp.tile(leaf, (3, *(1 for _ in leaf.shape[1:]))), small_networks(Scalar(), noisy=True))
+    alike = jax.tree.map(
+        lambda leaf: jnp.tile(leaf, (3, *(1 for _ in leaf.shape[1:]))), small_networks(Scalar(), noisy=True)
+    )
     values = np.asarray(noisy_values(alike, SEEN, None, KEY))  # equal weights, so only noise tells them apart
     assert values.shape == (5, 3, ACTIONS) and len(np.unique(values[0, :, 0])) == 3
 

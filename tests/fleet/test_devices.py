@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_runs
-from small_fleets import scan_fleet
-from tiny_runs import TINY, assert_same_run, copied
+from tiny_runs import TINY, copied
 
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.fleet import devices
 from sadq.fleet.devices import Placement
+from sadq.networks import Dense
+from small_fleets import scan_fleet
 from tiny import config, difference
 
 HERE = Path(__file__).parent
@@ -49,7 +50,13 @@ from pathlib import Path
 from test_devices import FLEET
 from sadq.experiment.run import reopen
 
-folder = Path({folder!r})
+folder, saved, save = Path({folder!r}), [], tiny_runs.checkpoint.save
+
+def watched(path, collect, state, *rest):
+    saved.extend(type(leaf).__module__ for leaf in jax.tree.leaves(state))
+    return save(path, collect, state, *rest)
+
+tiny_runs.checkpoint.save = watched
 experiment = tiny_runs.train(folder / "four", FLEET)
 leaves = jax.tree.leaves(experiment.state)
 found = {{
@@ -58,6 +65,7 @@ found = {{
     "members": sorted({{leaf.shape[0] for leaf in leaves}}),
     "shares": sorted({{shard.data.shape[0] for leaf in leaves for shard in leaf.addressable_shards}}),
     "busy": sorted({{shard.device.id for shard in leaves[0].addressable_shards}}),
+    "saved": sorted(set(saved)),
 }}
 tiny_runs.train(folder / "half on four", FLEET, tiny_runs.stop_at(FLEET.steps // 2))
 resumed = reopen(folder / "half on one")
@@ -71,13 +79,14 @@ print(json.dumps(found))
 
 
 def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone(tmp_path):
-    """What is saved on four devices goes on on one, and the other way round, to the bits of a run on one."""
+    """What is saved on four devices goes on on one, and the other way round, to the end of a run on one."""
     tiny_runs.train(tmp_path / "one", FLEET)
     tiny_runs.train(tmp_path / "half on one", FLEET, tiny_runs.stop_at(FLEET.steps // 2))
     paths = [str(HERE), str(HERE.parent), str(HERE.parent / "experiment"), str(HERE.parent / "envs")]
+    compiled_once = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), tiny_runs.SMALLEST.upper(): "0"}
     done = subprocess.run(
         [sys.executable, "-c", ON_FOUR_DEVICES.format(paths=paths, folder=str(tmp_path))],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"} | compiled_once,
         capture_output=True,
         text=True,
         timeout=500,
@@ -86,17 +95,27 @@ def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert all(found.pop("placed"))
-    assert found == {"devices": 4, "used": [4], "members": [8], "shares": [2], "busy": [0, 1, 2, 3]}
+    # A part of what lies on four devices would be whole on each, so that what is saved is cut on the host.
+    spread = {"devices": 4, "used": [4], "members": [8], "shares": [2], "busy": [0, 1, 2, 3], "saved": ["numpy"]}
+    assert found == spread
     tiny_runs.resume(copied(tmp_path / "half on four", tmp_path / "back on one"))
+    one = tiny_runs.tensors(tmp_path / "one")
+    assert {value.shape[0] for value in one.values()} == {5}
     for run in ("four", "half on one", "back on one"):
-        assert_same_run(tmp_path / run, tmp_path / "one")
-    assert {value.shape[0] for value in tiny_runs.tensors(tmp_path / "four").values()} == {5}
+        other = tiny_runs.tensors(tmp_path / run)
+        assert other.keys() == one.keys()
+        for name, value in one.items():
+            # Another number of devices may round a sum otherwise; nothing else differs.
+            np.testing.assert_allclose(other[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+        steps = [[row["step"] for row in tiny_runs.lines(tmp_path / each / "metrics.jsonl")] for each in (run, "one")]
+        assert steps[0] == steps[1]
 
 
-@pytest.mark.parametrize("agent", ["dqn", "rainbow+sadq"])
+@pytest.mark.parametrize("agent", ["dqn", "teg"])
 def test_a_chunk_holds_no_second_copy_of_its_members(agent):
     """`lax.map` would: it cannot write a member back to where it was read. Both compute the same bits."""
-    made = config(agent, "BitFlip-4", buffer_size=40_000, seeds=tuple(range(8)), n_step=None)
+    sizes = {"encoder": Dense((8,)), "batch_size": 4, "updates_per_collect": 2, "n_step": None}
+    made = config(agent, "BitFlip-4", buffer_size=40_000, seeds=tuple(range(8)), **sizes)
     fleet, hyper = scan_fleet(made), hyper_of(made)
     replay = make_learner(made, resolve(made.environment)).store.nbytes
 

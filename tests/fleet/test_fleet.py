@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_fleets import parts, scan_loop
 
 from sadq.envs.native import BitFlip
 from sadq.experiment.build import hyper_of, members_of
 from sadq.exploration.situation import settled_values
 from sadq.fleet.members import Fleet
+from small_fleets import parts, scan_loop
 from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, difference, loop_of, member
 
 

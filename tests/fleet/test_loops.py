@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_fleets import host_loop, scan_fleet, scan_loop
 
 from sadq.envs.base import Environment
 from sadq.experiment.build import hyper_of
@@ -14,6 +13,7 @@ from sadq.experiment.config import Epsilon
 from sadq.exploration.situation import settled_values
 from sadq.fleet import host_loop as host_module
 from sadq.fleet import scan_loop as scan_module
+from small_fleets import host_loop, scan_fleet, scan_loop
 from tiny import CHUNK, config, corridor_config, difference, member
 
 

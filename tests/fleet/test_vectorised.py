@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_fleets import scan_fleet
 
 from sadq.agents import AGENTS
 from sadq.dynamics import Gaussian
@@ -16,6 +15,7 @@ from sadq.experiment.build import hyper_of, members_of
 from sadq.experiment.config import GuidanceSettings
 from sadq.networks import Dense
 from sadq.types import Array
+from small_fleets import scan_fleet
 from tiny import Corridor, assert_close, config, difference, small_heads
 
 SEEDS, COLLECTS, FIRST = (1, 2), 2, jnp.int32(0)

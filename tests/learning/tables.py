@@ -1,4 +1,4 @@
-"""Learners that compile at once: values and models that are tables over a few states, and agents with any numbers in them."""
+"""Learners that compile at once: values and models that are tables over a few states, and agents with any numbers."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tiny import KEY, config, learner_of, member, seen
 
 from sadq.core.bootstrap import Greedy
 from sadq.core.returns import ScalarReturn
@@ -19,7 +18,8 @@ from sadq.learning.optimiser import trainable
 from sadq.learning.state import Hyper, LearnerState, Phase, Update
 from sadq.networks import Head, Network
 from sadq.replay import Ring, Uniform
-from sadq.types import Transition
+from sadq.types import Batch, Transition
+from tiny import KEY, config, learner_of, member, seen
 
 # Tables
 
@@ -129,6 +129,29 @@ def numbers(**changes: float) -> Hyper:
 
 def one_hot(states: int, *index: int) -> jax.Array:
     return jnp.eye(states)[jnp.array(index)]
+
+
+def filled_ring(learner: Learner) -> Transition:
+    """A table learner's six rows with random transitions, some of which end."""
+    random, shape = np.random.default_rng(0), (6, learner.store.lanes)
+    (count,) = learner.store.observation_shape
+    states, following = jnp.eye(count)[random.integers(count, size=(2, *shape))]
+    ends = jnp.asarray(random.random(shape) < 0.2)
+    action = jnp.asarray(random.integers(learner.action_count, size=shape))
+    collected = Transition(states, action, jnp.asarray(random.normal(size=shape)), following, ends, ~ends & False)
+    return learner.store.add(learner.store.init(), jnp.int32(0), collected)
+
+
+TWO_STATES = jnp.array([[0.0, 5.0, 1.0], [3.0, -1.0, 0.5]])
+"""Values of three actions each."""
+
+
+def three_ends(mask: Any = None, reward: Any = (1.0, 2.0, 4.0)) -> Seen:
+    """Transitions of two states that end there, so that their targets are their rewards."""
+    states, action, ends = one_hot(2, 0, 1, 0), jnp.array([0, 2, 0]), jnp.ones(3, bool)
+    reward = jnp.array(reward)
+    transition = Transition(states, action, reward, states, ends, ~ends, mask, mask)
+    return Seen(Batch(states, action, reward, states, jnp.zeros(3), mask, mask), transition, ends)
 
 
 # Whole agents

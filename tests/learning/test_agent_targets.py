@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tables import phase_of, ready, update_of
-from tiny import BATCH, KEY, difference
 
 from sadq import keys
 from sadq.agents import AGENTS
@@ -19,6 +18,7 @@ from sadq.learning.guidance import Seen
 from sadq.learning.learner import Learner
 from sadq.learning.state import LearnerState
 from sadq.networks import ImplicitHead, Network, ensemble_keys
+from tiny import BATCH, KEY, difference
 
 ALPHA, GAMMA, ACTIONS = 0.3, 0.9, 3
 GUIDED: dict[str, Any] = {"alpha": (ALPHA,), "model": Gaussian(hidden=(8,), rollout="mean")}
@@ -29,7 +29,7 @@ def means_of(targets) -> jax.Array:
     return jax.vmap(jax.vmap(lambda z: z.mean))(targets.returns)
 
 
-def expected_means(learner: Learner, state: LearnerState, seen: Seen) -> tuple[jax.Array, jax.Array]:
+def expected_means(learner: Learner, state: LearnerState, seen: Seen, key: Any) -> tuple[jax.Array, jax.Array]:
     """(y, whether the two choices differ), [K, B], sample by sample and network by network, from whole returns alone."""
     batch = seen.batch
 
@@ -39,17 +39,17 @@ def expected_means(learner: Learner, state: LearnerState, seen: Seen) -> tuple[j
         following = batch.next_observation[index]
 
         def values(network: Network, where, purpose: str) -> jax.Array:
-            return network.sampled(keys.at(keys.purpose(KEY, purpose), index))(where).mean
+            return network.sampled(keys.at(keys.purpose(key, purpose), index))(where).mean
 
         selecting = online if isinstance(learner.bootstrap, Double) else target
         base = jnp.argmax(values(selecting, following, "select"))
         worth, chosen = values(target, following, "target"), base
         if learner.guidance is not None:
             model = state.model.parameters
-            levels = keys.purpose(keys.at(keys.purpose(KEY, "rollout"), index), "levels")
+            levels = keys.purpose(keys.at(keys.purpose(key, "rollout"), index), "levels")
             scores = []
             for action in range(ACTIONS):
-                predicted = model.step(model.encode(following), jnp.int32(action), KEY)
+                predicted = model.step(model.encode(following), jnp.int32(action), key)
                 scores.append(predicted.reward + GAMMA * target.sampled(levels)(predicted.next_input).mean.max())
             chosen = jnp.argmax(jnp.stack(scores))
         alpha = 1.0 if learner.guidance is None else ALPHA
@@ -58,7 +58,7 @@ def expected_means(learner: Learner, state: LearnerState, seen: Seen) -> tuple[j
 
     over_samples = jax.vmap(of_one, (None, None, None, 0))
     over_networks = jax.vmap(over_samples, (0, 0, 0, None))
-    noise_keys = ensemble_keys(keys.purpose(KEY, "noise"), learner.ensemble.size)
+    noise_keys = ensemble_keys(keys.purpose(key, "noise"), learner.ensemble.size)
     return over_networks(state.online.parameters, state.target, noise_keys, jnp.arange(BATCH))
 
 
@@ -66,8 +66,8 @@ def expected_means(learner: Learner, state: LearnerState, seen: Seen) -> tuple[j
 def test_the_guided_target_s_mean_is_the_equation_for_every_agent(agent):
     """E y = r + gamma (1 - terminal) [alpha E Z'(s', a_base) + (1 - alpha) E Z'(s', a_hat)]."""
     learner, hyper, state, seen = ready(f"{agent}+sadq", **GUIDED)
-    targets = jax.jit(lambda state: learner.targets(state, hyper, KEY, seen))(state)
-    expected, differs = jax.jit(lambda state: expected_means(learner, state, seen))(state)
+    targets = jax.jit(learner.targets)(state, hyper, KEY, seen)
+    expected, differs = jax.jit(lambda *given: expected_means(learner, *given))(state, seen, KEY)
     assert targets.bootstrap.shape == expected.shape == (learner.ensemble.size, BATCH)
     np.testing.assert_allclose(means_of(targets), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(targets.diagnostics["disagreement"], differs)
@@ -81,7 +81,7 @@ def test_the_guided_target_s_mean_is_the_equation_for_every_agent(agent):
 
 def test_diagnostics_say_how_much_lower_a_mixed_target_is():
     learner, hyper, state, seen = ready("dueling+sadq", **GUIDED)
-    targets = jax.jit(lambda state: learner.targets(state, hyper, KEY, seen))(state)
+    targets = jax.jit(learner.targets)(state, hyper, KEY, seen)
     target = jax.tree.map(lambda leaf: leaf[0], state.target)
     best = jax.vmap(lambda one: target(one).mean.max())(seen.batch.next_observation)
     lower = np.asarray(best - targets.bootstrap[0])
@@ -93,8 +93,9 @@ def test_diagnostics_say_how_much_lower_a_mixed_target_is():
 @pytest.mark.parametrize("agent", ["dqn", "double", "dueling", "dueling+sadq"])
 def test_targets_read_the_target_network_s_values(agent):
     learner, hyper, state, seen = ready(agent)
-    targets = jax.jit(lambda target: learner.targets(state._replace(target=target), hyper, KEY, seen).returns.values[0])
-    before, after = targets(state.target), targets(jax.tree.map(lambda leaf: leaf + 0.1, state.target))
+    moved = state._replace(target=jax.tree.map(lambda leaf: leaf + 0.1, state.target))
+    targets = jax.jit(learner.targets)
+    before, after = (targets(own, hyper, KEY, seen).returns.values[0] for own in (state, moved))
     ongoing = np.asarray(seen.batch.discount) > 0
     assert (np.abs(before - after) > 1e-4)[ongoing].all()
     np.testing.assert_array_equal(before[~ongoing], np.asarray(seen.batch.reward)[~ongoing])
@@ -107,8 +108,9 @@ def test_only_double_reads_the_online_network(agent, reads):
     learner, hyper, state, seen = ready(agent)
     flipped = jax.tree.map(jnp.negative, state.online.parameters)
     other = state._replace(online=state.online._replace(parameters=flipped))
-    targets = jax.jit(lambda own: learner.targets(own, hyper, KEY, seen).returns)
-    assert (difference(targets(state), targets(other)) > 0) == reads
+    targets = jax.jit(learner.targets)
+    found = [targets(own, hyper, KEY, seen).returns for own in (state, other)]
+    assert (difference(*found) > 0) == reads
 
 
 # Noise and levels
@@ -127,7 +129,7 @@ def test_levels_of_selection_target_online_and_rollouts_are_drawn_apart(monkeypa
     learner, hyper, state, seen = ready("iqn+sadq", **GUIDED)
     monkeypatch.setattr(ImplicitHead, "_levels", spied)
     phase = phase_of(learner, hyper)
-    jax.block_until_ready(jax.jit(lambda own: learner.value_update(own, phase, update_of(seen))[1])(state))
+    jax.block_until_ready(jax.jit(learner.value_update)(state, phase, update_of(seen)))
     jax.effects_barrier()
     sets = {own.tobytes() for calls in drawn for own in calls.reshape(-1, 4)}
     assert len(sets) == 4 * BATCH
@@ -139,7 +141,8 @@ def test_levels_of_selection_target_online_and_rollouts_are_drawn_apart(monkeypa
 def rainbow() -> tuple[Any, ...]:
     """With a gate that looks at the model's error, and a program for its targets by key."""
     learner, hyper, state, seen = ready("rainbow+sadq", **GUIDED, gate=BatchReliability())
-    return state, seen, jax.jit(lambda own, key, seen: learner.targets(own, hyper, key, seen))
+    run = jax.jit(learner.targets)
+    return state, seen, lambda own, key, seen: run(own, hyper, key, seen)
 
 
 def test_selection_target_and_online_networks_draw_their_noise_apart():

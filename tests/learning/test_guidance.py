@@ -19,7 +19,6 @@ from tables import (
     table_model,
     table_network,
 )
-from tiny import KEY, prepared
 
 from sadq import keys
 from sadq.core.bootstrap import Double
@@ -29,6 +28,7 @@ from sadq.dynamics import Gaussian
 from sadq.learning.guidance import Advice, Seen
 from sadq.learning.legal import every_action, legal_actions
 from sadq.types import Batch, Transition
+from tiny import KEY, prepared
 
 VALUES = jnp.array([[0.0, 0.0], [2.0, 4.0], [6.0, 1.0], [8.0, -8.0]])
 """Q'(s, a) of four states; gamma is one half throughout."""
@@ -170,7 +170,7 @@ def test_the_sample_gate_compares_with_the_action_that_the_base_chose():
 @pytest.mark.parametrize("gate", ["fixed", "batch", "sample"])
 def test_gates_lift_alpha_but_never_lower_it(gate):
     learner, hyper, state, batch = prepared("dqn+sadq", alpha=(0.2,), model=Gaussian(hidden=(8,)), gate=gate)
-    alpha = np.asarray(jax.jit(lambda own: learner.targets(own, hyper, KEY, batch).diagnostics["alpha"])(state))
+    alpha = np.asarray(jax.jit(learner.targets)(state, hyper, KEY, batch).diagnostics["alpha"])
     assert alpha.shape == (1, 12) and (alpha >= 0.2 - 1e-6).all() and (alpha <= 1 + 1e-6).all()
     if gate == "fixed":
         np.testing.assert_allclose(alpha, 0.2)
@@ -194,7 +194,7 @@ def scored(candidates: int | None = None, chunk: int | None = None) -> tuple[np.
     batch = Batch(following, jnp.zeros(12, int), jnp.zeros(12), following, jnp.full(12, 0.5), None, mask)
     values = jax.vmap(network.mean)(following)
     asked = advice(model, network=network, values=values)._replace(legal=legal_actions(every_action, 7, None))
-    return np.asarray(jax.jit(lambda: guidance.scores(asked, batch))()), np.asarray(values)
+    return np.asarray(guidance.scores(asked, batch)), np.asarray(values)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ START = {"weight": jnp.linspace(-1, 1, 12).reshape(3, 4), "bias": jnp.arange(4.0
 ALL = {"weight": Mover.RUN, "bias": Mover.RUN}
 APART = {"weight": Mover.RUN, "bias": Mover.HEAD}
 FROZEN = {"weight": Mover.RUN, "bias": Mover.NOTHING}
-RATE = 0.01
+RATE, ADAM = 0.01, Adam()
 
 
 def gradient(index: int, size: float = 1.0):
@@ -23,7 +23,7 @@ def gradient(index: int, size: float = 1.0):
     return jax.tree.map(lambda leaf: size * jax.random.normal(key, leaf.shape), START)
 
 
-def moved(ours, slope, optimiser=Adam(), movers=ALL, loss: float = 1.0, env_step: int = 0, own: float = 0.003):
+def moved(ours, slope, optimiser=ADAM, movers=ALL, loss: float = 1.0, env_step: int = 0, own: float = 0.003):
     how = {Mover.RUN: Pace(optimiser, RATE), Mover.HEAD: Pace(RMSprop(), own)}
     return descend(ours, slope, jnp.float32(loss), how, movers, jnp.int32(env_step))
 

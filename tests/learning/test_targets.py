@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tables import numbers, phase_of, state_of, table_guidance, table_learner, table_model, table_network
-from tiny import KEY
 
 from sadq.core.bootstrap import Double, Greedy
 from sadq.types import Transition
+from tiny import KEY
 
 # With n = 3 and gamma one half. Lane 0 earns 2^t at step t, lane 1 three times that, so that a whole window's
 # discounted rewards are n 2^t; the state is the step, and the target network's values there are t and 10 t.

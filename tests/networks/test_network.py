@@ -135,7 +135,9 @@ def test_an_ensemble_of_five_is_five_networks(head):
     ensemble, single = filled(head, 5), jax.jit(on_its_own)
     together = jax.tree.map(np.asarray, jax.jit(in_ensemble)(ensemble))
     for index in range(5):
-        pairs = zip(jax.tree.leaves(alone(together, index)), jax.tree.leaves(single(alone(ensemble, index))), strict=True)
+        pairs = zip(
+            jax.tree.leaves(alone(together, index)), jax.tree.leaves(single(alone(ensemble, index))), strict=True
+        )
         for one, other in pairs:
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert len(np.unique(together[0][0][0])) == 5
@@ -159,7 +161,9 @@ def test_over_networks_takes_and_gives_the_axis_on_every_leaf(size):
 
 def test_the_networks_of_an_ensemble_draw_apart():
     one = filled(Scalar(), 1)
-    alike = jax.tree.map(lambda leaf: np.tile(leaf, (3, *(1 for _ in leaf.shape[1:]))), one)  # only noise tells them apart
+    alike = jax.tree.map(
+        lambda leaf: np.tile(leaf, (3, *(1 for _ in leaf.shape[1:]))), one
+    )  # only noise tells them apart
     drawn = over_networks(lambda network, key: network.drawn(key), alike, ensemble_keys(KEY, 3))
     values = np.asarray(ensemble_means(drawn, OBSERVATION))
     assert values.shape == (3, ACTIONS) and len(np.unique(values[:, 0])) == 3

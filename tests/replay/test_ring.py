@@ -130,7 +130,9 @@ def test_every_window_is_what_a_walk_through_its_steps_gives(steps, limit_ends):
     expected = [
         by_hand(steps, position, written, np.stack(reward), terminated, truncated, limit_ends) for position in complete
     ]
-    np.testing.assert_allclose(np.stack([batch.reward, batch.discount], axis=1), [one[:2] for one in expected], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.stack([batch.reward, batch.discount], axis=1), [one[:2] for one in expected], rtol=1e-6
+    )
     np.testing.assert_array_equal(batch.next_observation[:, 0], [one[2] for one in expected])
 
 

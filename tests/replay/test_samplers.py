@@ -62,7 +62,9 @@ def test_the_model_s_view_is_one_step_whatever_n_is():
 def test_a_uniform_sampler_remembers_nothing():
     sampler = Uniform().sampler(RING)
     assert not sampler.depends_on_updates and small().depends_on_updates
-    assert sampler.init() is sampler.add(None, jnp.int32(0), 4) is sampler.update(None, jnp.arange(2), jnp.ones(2)) is None
+    assert (
+        sampler.init() is sampler.add(None, jnp.int32(0), 4) is sampler.update(None, jnp.arange(2), jnp.ones(2)) is None
+    )
 
 
 # Prioritised

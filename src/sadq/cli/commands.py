@@ -5,31 +5,30 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
-from sadq.cli.listing import describe_agents, describe_axes, describe_presets
-from sadq.cli.main import DIVERGED, INTERRUPTED
+from sadq.cli.listing import SECTIONS, indented
+from sadq.cli.main import DIVERGED, INTERRUPTED, TAKES
 from sadq.cli.options import import_modules, parse, read_config, split
 from sadq.errors import SadqError
 from sadq.experiment.presets import PRESETS, agent_fields, preset
 
+Json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on the last line.")]
+Quiet = Annotated[bool, tyro.conf.arg(help="No progress display.")]
+
 
 def run(command: str, arguments: list[str]) -> int:
     """One command, after the modules that it is to import; gives the exit code."""
-    known: dict[str, Callable[[list[str]], int]] = {
-        "train": train,
-        "resume": resume,
-        "evaluate": evaluate,
-        "simulate": simulate,
-        "report": report,
-        "list": show,
-    }
-    return known[command](import_modules(arguments))
+    arguments = import_modules(arguments)
+    kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report}
+    if command in kinds:
+        return parse(kinds[command], arguments, None, f"sadq {command}")()
+    return train(arguments) if command == "train" else show(arguments)
 
 
 @dataclass(frozen=True)
@@ -38,99 +37,16 @@ class Train:
 
     out: Path | None = None
     """The run folder; by default a new one under runs/."""
-
-    json: bool = False
-    """Print the result as JSON on the last line."""
-
-    quiet: bool = False
-    """No progress display."""
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Go on with an interrupted run from its newest checkpoint."""
-
-    run: tyro.conf.Positional[Path]
-    """The run folder."""
-
-    json: bool = False
-    """Print the result as JSON on the last line."""
-
-    quiet: bool = False
-    """No progress display."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """Compare runs: numbers in words, tables and plots in one folder."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders; a base agent and its +sadq twin on the same seeds are compared in pairs."""
-
-    out: Path = Path("report")
-    """The folder to write."""
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Play greedy episodes with the newest checkpoint of a run, or episodes of an environment's own policy."""
-
-    what: tyro.conf.Positional[str]
-    """A run folder; with --policy also a preset or an environment's name."""
-
-    policy: str | None = None
-    """Play this policy of the environment instead of the trained agents; a name that is none lists those there are."""
-
-    episodes: int = 100
-    """Episodes of each member, or of the policy."""
-
-    seed: int = 0
-    """Which episodes a policy plays."""
-
-    environment_settings: tuple[str, ...] = ()
-    """What the environment of a policy is made with, as name=value."""
-
-    video: bool = False
-    """Draw one episode, where the environment can be drawn."""
-
-    video_out: Path | None = None
-    """The file to draw into; by default episode.gif in the run folder, or here for a policy."""
-
-    json: bool = False
-    """Print the result as JSON on the last line."""
-
-
-@dataclass(frozen=True)
-class Simulate:
-    """Run a CityFlow scenario on its own and write what happened, in the format of CityFlow recordings."""
-
-    config: tyro.conf.Positional[Path]
-    """The scenario's config.json."""
-
-    seconds: int
-    """How long."""
-
-    out: Path
-    """The folder to write lanes.csv.gz, vehicles.csv.gz and summary.json into."""
-
-    phases: Path | None = None
-    """time,intersection,phase: the signals' schedule; without it they follow the road net's own."""
-
-    trips: Path | None = None
-    """vehicle,...,first_lane,priority: what the engine drew at random; without it both are drawn from the seed."""
-
-    json: bool = False
-    """Print the summary as JSON on the last line."""
+    json: Json = False
+    quiet: Quiet = False
 
 
 def train(arguments: list[str]) -> int:
-    """`sadq train PRESET [AGENT] ...`."""
+    """Its options are those of `Train` and the fields of the config that its first words name."""
     positional, flags = split(arguments)
     if len(positional) > 2 or not (positional or {"-h", "--help"} & set(flags)):
-        raise SadqError(
-            f"`sadq train` takes a preset and an agent, not {positional}: for instance `sadq train cartpole sadq`; "
-            "`sadq list` shows what there is."
-        )
+        what, example = TAKES["train"].split(": ", 1)
+        raise SadqError(f"`sadq train` takes {what}, not {positional}: {example}.")
     base = preset(positional[0]) if positional else PRESETS["default"]
     changes = agent_fields(base, positional[1] if len(positional) > 1 else None)
     options, config = read_config(Train, flags, base, "sadq train PRESET [AGENT]", **changes)
@@ -144,138 +60,166 @@ def train(arguments: list[str]) -> int:
     return _drive(create(config, out), options.json, options.quiet)
 
 
-def resume(arguments: list[str]) -> int:
-    """`sadq resume RUN`."""
-    from sadq.experiment.folder import RunFolder
-    from sadq.experiment.run import reopen
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an interrupted run from its newest checkpoint."""
 
-    options = parse(Resume, arguments, None, "sadq resume")
-    folder, config, _ = RunFolder.open(options.run)
-    result = folder.finished
-    if result is not None:
-        print(f"{options.run} is finished: {result['steps']:,} steps; nothing to resume.", file=sys.stderr)
-        return _report_result(result, options.json)
-    _prepare_jax(config.deterministic)
-    return _drive(reopen(options.run), options.json, options.quiet)
+    run: tyro.conf.Positional[Path]
+    """The run folder."""
+    json: Json = False
+    quiet: Quiet = False
+
+    def __call__(self) -> int:
+        from sadq.experiment.folder import RunFolder
+        from sadq.experiment.run import reopen
+
+        folder, config, _ = RunFolder.open(self.run)
+        result = folder.finished
+        if result is not None:
+            print(f"{self.run} is finished: {result['steps']:,} steps; nothing to resume.", file=sys.stderr)
+            return _tell_result(result, self.json)
+        _prepare_jax(config.deterministic)
+        return _drive(reopen(self.run), self.json, self.quiet)
 
 
-def evaluate(arguments: list[str]) -> int:
-    """`sadq evaluate RUN`, `sadq evaluate WHAT --policy NAME`."""
-    from sadq.experiment.evaluate import evaluate_policy, evaluate_run
+@dataclass(frozen=True)
+class Report:
+    """Compare runs: numbers in words, tables and plots in one folder."""
 
-    options = parse(Evaluate, arguments, None, "sadq evaluate")
-    _prepare_jax(False)
-    if options.episodes < 1:
-        raise SadqError(f"episodes = {options.episodes} must be at least 1.")
-    folder = Path(options.what)
-    inside = folder if folder.is_dir() else Path()
-    video = (options.video_out or inside / "episode.gif") if options.video or options.video_out else None
-    if options.policy is None:
-        if options.environment_settings:
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders; a base agent and its +sadq twin on the same seeds are compared in pairs."""
+    out: Path = Path("report")
+    """The folder to write."""
+
+    def __call__(self) -> int:
+        from sadq.report.page import write_report
+
+        print(f"report: {write_report(self.runs, self.out)}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play greedy episodes with the newest checkpoint of a run, or episodes of an environment's own policy."""
+
+    what: tyro.conf.Positional[str]
+    """A run folder; with --policy also a preset or an environment's name."""
+    policy: str | None = None
+    """Play this policy of the environment instead of the trained agents; a name that is none lists those there are."""
+    episodes: int = 100
+    """Episodes of each member, or of the policy."""
+    seed: int = 0
+    """Which episodes a policy plays."""
+    environment_settings: tuple[str, ...] = ()
+    """What the environment of a policy is made with, as name=value."""
+
+    video: bool = False
+    """Draw one episode, where the environment can be drawn."""
+    video_out: Path | None = None
+    """The file to draw into; by default episode.gif in the run folder, or here for a policy."""
+    json: Json = False
+
+    def __call__(self) -> int:
+        from sadq.experiment.evaluate import evaluate_policy, evaluate_run
+
+        _prepare_jax(False)
+        if self.episodes < 1:
+            raise SadqError(f"episodes = {self.episodes} must be at least 1.")
+        folder, settings = Path(self.what), self.environment_settings
+        inside = folder if folder.is_dir() else Path()
+        video = (self.video_out or inside / "episode.gif") if self.video or self.video_out else None
+        if self.policy is not None:
+            result = evaluate_policy(self.what, self.policy, self.episodes, self.seed, settings, video)
+            words = [f"{self.policy} on {result['environment']}: {self._in_words(result)}"]
+        elif settings:
             raise SadqError("environment_settings are for --policy: a run's environment is made as its config says.")
-        result = evaluate_run(folder, options.episodes, video)
-        for member in result["members"]:
-            alpha = "" if member["alpha"] is None else f", alpha {member['alpha']:g}"
-            _say(options, f"seed {member['seed']}{alpha}: {_in_words(member, options.episodes)}")
-    else:
-        result = evaluate_policy(
-            options.what, options.policy, options.episodes, options.seed, options.environment_settings, video
+        else:
+            result = evaluate_run(folder, self.episodes, video)
+            words = [f"{_named(member)}: {self._in_words(member)}" for member in result["members"]]
+        return _tell([*words, *([f"video: {result['video']}"] if video else [])], result, self.json)
+
+    def _in_words(self, numbers: dict[str, Any]) -> str:
+        measured = "".join(f", {name} {value:.4g}" for name, value in numbers.get("measures", {}).items())
+        return (
+            f"return {numbers['mean_return']:.2f} +- {numbers['deviation']:.2f} over {self.episodes} episodes, "
+            f"mean length {numbers['mean_length']:.1f}{measured}"
         )
-        _say(options, f"{options.policy} on {result['environment']}: {_in_words(result, options.episodes)}")
-    if video is not None:
-        _say(options, f"video: {result['video']}")
-    if options.json:
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """Run a CityFlow scenario on its own and write what happened, in the format of CityFlow recordings."""
+
+    config: tyro.conf.Positional[Path]
+    """The scenario's config.json."""
+    seconds: int
+    """How long."""
+    out: Path
+    """The folder to write lanes.csv.gz, vehicles.csv.gz and summary.json into."""
+    phases: Path | None = None
+    """time,intersection,phase: the signals' schedule; without it they follow the road net's own."""
+    trips: Path | None = None
+    """vehicle,...,first_lane,priority: what the engine drew at random; without it both are drawn from the seed."""
+    json: Json = False
+
+    def __call__(self) -> int:
+        from sadq.envs.cityflow.simulate import simulate
+
+        _prepare_jax(False)
+        summary = simulate(self.config, self.phases, self.trips, self.seconds, self.out)
+        return _tell((f"{name}: {value}" for name, value in summary.items()), summary, self.json)
+
+
+def show(sections: list[str]) -> int:
+    """`sadq list`."""
+    for name in sections or SECTIONS:
+        if name not in SECTIONS:
+            raise SadqError(f"Cannot list {name!r}: expected {', '.join(SECTIONS)}.")
+        print(f"{name}:", *indented(SECTIONS[name]()), sep="\n")
+    return 0
+
+
+def _tell(words: Iterable[str], result: dict[str, Any], as_json: bool) -> int:
+    """Words go to stderr where the last line of stdout is to be JSON."""
+    print(*words, sep="\n", file=sys.stderr if as_json else sys.stdout)
+    if as_json:
         print(json.dumps(result))
     return 0
 
 
-def simulate(arguments: list[str]) -> int:
-    """`sadq simulate CONFIG.json --seconds N --out FOLDER`."""
-    from sadq.envs.cityflow.simulate import simulate as run_scenario
-
-    _prepare_jax(False)
-    options = parse(Simulate, arguments, None, "sadq simulate")
-    summary = run_scenario(options.config, options.phases, options.trips, options.seconds, options.out)
-    _say(options, "\n".join(f"{name}: {value}" for name, value in summary.items()))
-    if options.json:
-        print(json.dumps(summary))
-    return 0
-
-
-def report(arguments: list[str]) -> int:
-    """`sadq report RUN ...`."""
-    from sadq.report.page import write_report
-
-    options = parse(Report, arguments, None, "sadq report")
-    print(f"report: {write_report(options.runs, options.out)}")
-    return 0
-
-
-def show(arguments: list[str]) -> int:
-    """`sadq list`."""
-    from sadq.envs.registry import list_environments
-
-    def environments() -> Iterator[str]:
-        yield from list_environments()
-        yield "and every Gymnasium id with a discrete action space"
-
-    sections: dict[str, Callable[[], Iterator[str]]] = {
-        "presets": describe_presets,
-        "agents": describe_agents,
-        "axes": describe_axes,
-        "environments": environments,
-    }
-    for name in arguments or sections:
-        if name not in sections:
-            raise SadqError(f"Cannot list {name!r}: expected {', '.join(sections)}.")
-        print(f"{name}:", *(f"  {line}" for line in sections[name]()), sep="\n")
-    return 0
-
-
-def _say(options: Any, text: str) -> None:
-    """Words go to stderr where the last line of stdout is to be JSON."""
-    print(text, file=sys.stderr if options.json else sys.stdout)
-
-
-def _in_words(numbers: dict[str, Any], episodes: int) -> str:
-    measured = "".join(f", {name} {value:.4g}" for name, value in numbers.get("measures", {}).items())
-    return (
-        f"return {numbers['mean_return']:.2f} +- {numbers['deviation']:.2f} over {episodes} episodes, mean length "
-        f"{numbers['mean_length']:.1f}{measured}"
-    )
+def _named(member: dict[str, Any]) -> str:
+    return f"seed {member['seed']}" + ("" if member["alpha"] is None else f", alpha {member['alpha']:g}")
 
 
 def _drive(experiment: Any, as_json: bool, quiet: bool) -> int:
     """Run to the end with a progress display, and say what came of it."""
     from sadq.experiment.progress import display
 
-    path = experiment.folder.path
-    experiment.warn = lambda sentence: print(f"sadq: {sentence}", file=sys.stderr)
+    def say(sentence: str) -> None:
+        print(f"sadq: {sentence}", file=sys.stderr)
+
+    experiment.warn = say
     try:
-        print(f"sadq: {experiment.describe()}", file=sys.stderr)
+        say(experiment.describe())
         experiment.begin()
         with display(experiment, quiet) as update:
             finished = experiment.run(update)
         if not finished:
-            print(
-                f"sadq: stopped and saved at step {experiment.step:,}; go on with `sadq resume {path}`.",
-                file=sys.stderr,
-            )
+            say(f"stopped and saved at step {experiment.step:,}; go on with `sadq resume {experiment.folder.path}`.")
             return INTERRUPTED
         result = experiment.result()
         experiment.folder.finish(result)
     finally:
         experiment.close()
-    return _report_result(result, as_json)
+    return _tell_result(result, as_json)
 
 
-def _report_result(result: dict[str, Any], as_json: bool) -> int:
+def _tell_result(result: dict[str, Any], as_json: bool) -> int:
     if as_json:
         print(json.dumps(result))
     else:
         for member in result["members"]:
-            alpha = "" if member["alpha"] is None else f", alpha {member['alpha']:g}"
-            print(f"seed {member['seed']}{alpha}: final return {member['final_return']:.2f} ({member['status']})")
+            print(f"{_named(member)}: final return {member['final_return']:.2f} ({member['status']})")
         print(
             f"{result['steps']:,} steps of {len(result['members'])} members in {result['wall_seconds']:.1f} s "
             f"({result['steps_per_second']:,.0f} steps/s after {result['compile_seconds']:.1f} s of compilation); "

@@ -1,12 +1,13 @@
 """What `sadq list` says and the README's table shows: every row, what each axis has, what goes together."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from sadq.agents import AGENTS, REFUSALS, SADQ_BACKBONE, SUFFIX, AgentSpec
 from sadq.axes import AXES
 from sadq.cli.options import axis_options
+from sadq.envs.registry import list_environments
 from sadq.experiment.presets import PRESETS
 from sadq.registry import changes, default_of
 
@@ -61,7 +62,7 @@ def preset_settings() -> list[str]:
     return [f"{setting} in {', '.join(names)}" for setting, names in where.items()]
 
 
-def describe_presets() -> Iterator[str]:
+def _presets() -> Iterator[str]:
     for name, config in PRESETS.items():
         yield f"{name:20} {config.environment:16} {config.steps:>9,} steps, {len(config.seeds)} seeds"
 
@@ -70,30 +71,36 @@ def describe_agents() -> Iterator[str]:
     """The agents with their choices, and which combinations are refused."""
     yield from _columns(agent_table())
     yield f"each also with {SUFFIX}, which mixes a learned model's choice into the target; sadq is {SADQ_BACKBONE}{SUFFIX}"
-    settings = preset_settings()
-    if settings:
+    if settings := preset_settings():
         yield "presets that override a row themselves, where the option with None gives the row's value back:"
-        yield from _indented(settings)
+        yield from indented(settings)
     yield "options of `sadq train` override a row, for instance:"
-    yield from _indented(_columns([[one.command, one.meaning] for one in COMBINATIONS]))
+    yield from indented(_columns([[one.command, one.meaning] for one in COMBINATIONS]))
     yield "refused; all other combinations work:"
-    yield from _indented(REFUSALS)
+    yield from indented(REFUSALS)
 
 
-def describe_axes() -> Iterator[str]:
-    """Every axis with its options, its entries, and their settings."""
-    options: dict[str, list[str]] = {}
-    for option, axis in axis_options():
-        options.setdefault(axis.name, []).append(f"{option} NAME")
+def _axes() -> Iterator[str]:
+    """Every axis with its options, its entries, and their settings with their defaults."""
     for axis in AXES.values():
-        yield f"{axis.name}: {axis.meaning} ({', '.join(options[axis.name])})"
-        yield from _indented(_columns([[name, settings_of(axis.entry(name))] for name in axis]))
+        options = [f"{option} NAME" for option, own in axis_options() if own is axis]
+        yield f"{axis.name}: {axis.meaning} ({', '.join(options)})"
+        rows = [[name, ", ".join(map(_setting, dataclasses.fields(axis.entry(name))))] for name in axis]
+        yield from indented(_columns(rows))
 
 
-def settings_of(entry: type) -> str:
-    """The settings of an entry with their defaults."""
-    settings = [(field.name, default_of(field)) for field in dataclasses.fields(entry)]
-    return ", ".join(f"{name}={'' if value is dataclasses.MISSING else _shown(value)}" for name, value in settings)
+def _environments() -> Iterator[str]:
+    yield from list_environments()
+    yield "and every Gymnasium id with a discrete action space"
+
+
+SECTIONS = {"presets": _presets, "agents": describe_agents, "axes": _axes, "environments": _environments}
+"""What `sadq list` takes."""
+
+
+def _setting(field: "dataclasses.Field[Any]") -> str:
+    value = default_of(field)
+    return f"{field.name}={'' if value is dataclasses.MISSING else _shown(value)}"
 
 
 def _shown(value: Any) -> str:
@@ -107,5 +114,5 @@ def _columns(rows: list[list[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _indented(lines: Any) -> Iterator[str]:
+def indented(lines: Iterable[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)

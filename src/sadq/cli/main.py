@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+import sadq
 from sadq.errors import SadqError
 
 BAD_INPUT, DIVERGED, INTERRUPTED = 2, 3, 130
@@ -44,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             print(USAGE)
             sys.exit(0 if arguments else BAD_INPUT)
         if arguments[0] == "--version":
-            import sadq
-
             print(f"sadq {sadq.__version__}")
             sys.exit(0)
         command = arguments.pop(0)

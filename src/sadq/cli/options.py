@@ -8,13 +8,15 @@ import io
 import os
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
 import tyro
 
 from sadq.axes import AXES
+from sadq.envs.contract import one_line
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.registry import Axis
@@ -54,10 +56,8 @@ def import_modules(arguments: list[str]) -> list[str]:
         try:
             importlib.import_module(name)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise SadqError(
-                f"--import {name} failed: {reason.rstrip('.')}; give a module that can be imported."
-            ) from error
+            reason = one_line(error).rstrip(".")
+            raise SadqError(f"--import {name} failed: {reason}; give a module that can be imported.") from error
     return rest
 
 
@@ -71,10 +71,8 @@ def axis_options(part: Any = Config, prefix: str = "--") -> Iterator[tuple[str, 
 
 
 class Draft(Config):
-    """A config that is checked only once it is whole."""
-
     def __post_init__(self) -> None:
-        pass
+        """A draft is checked only once it is whole."""
 
 
 def read_config(command: type, flags: list[str], base: Config, program: str, **changes: Any) -> tuple[Any, Config]:
@@ -83,25 +81,23 @@ def read_config(command: type, flags: list[str], base: Config, program: str, **c
     names, flags = take(flags, *axes)
     draft = Draft(**(vars(base) | changes))
     for option, name in names:
-        as_row = name == "None" and getattr(Config, option.removeprefix("--"), draft) is None
-        draft = _with(draft, option.removeprefix("--"), None if as_row else axes[option].choice(name, base.adjusted))
-    shown = _typed(draft, command)
-    choices = {option: _entries(axis, attrgetter(option.removeprefix("--"))(shown)) for option, axis in axes.items()}
+        path = option.removeprefix("--")
+        as_row = name == "None" and getattr(Config, path, draft) is None
+        draft = _with(draft, path, None if as_row else axes[option].choice(name, base.adjusted))
+    shown, choices = _typed(draft, command), {}
+    for option, axis in axes.items():
+        used = attrgetter(option.removeprefix("--"))(shown)
+        default = used if used is None else axis.name_of(used)
+        choices[option] = f"{', '.join(axis) or 'an entry of your own'} (default: {default})"
     options = parse(type(shown), flags, shown, program, choices)
     touched = {word.split(".")[0].removeprefix("--") for word in flags}
-    values: dict[str, Any] = {}
+    values = {name: getattr(options, name) for name in vars(draft)}
     for name, before in vars(draft).items():
-        value = getattr(options, name)
-        if name in AXES:  # what nobody touched stays None, which is what the row says
-            values[name] = value if before is not None or name in touched else None
-        else:
-            part: Any = type(before)
-            values[name] = part(**vars(value)) if dataclasses.is_dataclass(before) else value
+        if name in AXES and before is None and name not in touched:
+            values[name] = None  # which is what the row says
+        elif name not in AXES and dataclasses.is_dataclass(values[name]):
+            values[name] = dataclasses.replace(before, **vars(values[name]))
     return options, Config(**values)
-
-
-def _entries(axis: Axis, used: Any) -> str:
-    return f"{', '.join(axis) or 'an entry of your own'} (default: {used if used is None else axis.name_of(used)})"
 
 
 def _with(part: Any, path: str, value: Any) -> Any:
@@ -123,9 +119,8 @@ def _typed(part: Any, *bases: type) -> Any:
         kinds.append((name, tyro.conf.Suppress[Any] if hidden else type(values[name])))  # type: ignore[misc]
     bases = (*bases, type(part))
     described = {"__doc__": bases[0].__doc__}
-    return dataclasses.make_dataclass(type(part).__name__, kinds, bases=bases, namespace=described, frozen=True)(
-        **values
-    )
+    kind = dataclasses.make_dataclass(type(part).__name__, kinds, bases=bases, namespace=described, frozen=True)
+    return kind(**values)
 
 
 def parse(kind: type, arguments: list[str], default: Any, program: str, choices: dict[str, str] | None = None) -> Any:
@@ -140,40 +135,35 @@ def parse(kind: type, arguments: list[str], default: Any, program: str, choices:
         lines = [kind.__doc__ or "", "", "choices by name; the settings of those in use follow:", *by_name]
         description = "\n".join(lines) if choices else None
         return tyro.cli(kind, args=["--help"], default=default, prog=program, description=description)
+
+    def read(*words: str) -> Any:
+        # tyro would print a box of several lines; ours is one sentence.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return tyro.cli(kind, args=words, default=default, prog=program)
+
     try:
-        return _read(kind, arguments, default, program)
+        return read(*arguments)
     except SystemExit:
-        raise SadqError(_complaint(kind, arguments, default, program, choices)) from None
+        raise SadqError(_complaint(read, arguments, _option_names(kind) | choices, choices, program)) from None
 
 
-def _read(kind: type, arguments: list[str], default: Any, program: str) -> Any:
-    # tyro would print a box of several lines; ours is one sentence.
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return tyro.cli(kind, args=arguments, default=default, prog=program)
-
-
-def _complaint(kind: type, arguments: list[str], default: Any, program: str, choices: dict[str, str]) -> str:
+def _complaint(
+    read: Callable[..., Any], arguments: list[str], known: dict[str, str], choices: dict[str, str], program: str
+) -> str:
     """Which option cannot be read, found by trying each of them alone."""
     positional, flags = split(arguments)
-    known = _option_names(kind) | choices
-    groups: list[list[str]] = []
-    for word in flags:
-        if word.startswith("--") or not groups:
-            groups.append([word])
-        else:
-            groups[-1].append(word)
-    # Every command without defaults begins with a word; without it no option can be tried alone.
-    for group in groups if positional or default is not None else []:
-        name = group[0].split("=")[0].replace("_", "-")
+    starts = [index for index, word in enumerate(flags) if word.startswith("--") or index == 0]
+    # A command without choices begins with a word; without it no option can be tried alone.
+    for start, end in pairwise([*starts, len(flags)] if positional or choices else []):
+        option, *values = flags[start:end]
+        name = option.split("=")[0].replace("_", "-")
         if name not in known:
-            return f"Unknown field {group[0]}: {_offer(name, known, choices, program)}"
+            return f"Unknown field {option}: {_offer(name, known, choices, program)}"
         try:
-            _read(kind, [*positional, *group], default, program)
+            read(*positional, option, *values)
         except SystemExit:
-            given = " ".join(group[1:]) or "nothing"
+            given = " ".join(values) or "nothing"
             return f"{name} cannot be {given!r}: it takes {known[name]}; see `{program} --help`."
-        except SadqError as error:
-            return str(error)
     return f"{program} cannot read {' '.join(arguments) or 'an empty line'!r}: see `{program} --help`."
 
 

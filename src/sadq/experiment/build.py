@@ -19,7 +19,7 @@ from sadq.experiment.config import Config
 from sadq.experiment.presets import return_range
 from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
-from sadq.fleet.members import Fleet, Loop, stack_hyper
+from sadq.fleet.members import Fleet, Loop
 from sadq.fleet.scan_loop import ScanFleet, ScanLoop
 from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
@@ -74,21 +74,11 @@ def members_of(config: Config) -> list[dict[str, Any]]:
 
 def hyper_of(config: Config) -> Hyper:
     """The members' numbers as the compiled program takes them: [M] on every leaf."""
-    return stack_hyper(
-        [
-            Hyper(
-                seed=jnp.uint32(member["seed"]),
-                alpha=jnp.float32(1.0 if member["alpha"] is None else member["alpha"]),
-                learning_rate=jnp.float32(member["learning_rate"]),
-                model_learning_rate=jnp.float32(config.guidance.learning_rate),
-                discount=jnp.float32(member["discount"]),
-                epsilon_start=jnp.float32(member["epsilon_start"]),
-                epsilon_end=jnp.float32(member["epsilon_end"]),
-                epsilon_decay=jnp.float32(member["epsilon_decay"]),
-            )
-            for member in members_of(config)
-        ]
-    )
+    members = [member | {"model_learning_rate": config.guidance.learning_rate} for member in members_of(config)]
+    columns = {name: [member[name] for member in members] for name in members[0]}
+    columns["alpha"] = [1.0 if alpha is None else alpha for alpha in columns["alpha"]]
+    seeds = jnp.array(columns.pop("seed"), jnp.uint32)
+    return Hyper(seed=seeds, **{name: jnp.array(values, jnp.float32) for name, values in columns.items()})
 
 
 def make_learner(config: Config, environment: Environment | HostSpec) -> Learner:
@@ -104,13 +94,8 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         steps=row.n_step,
         time_limit_is_terminal=config.time_limit_is_terminal,
     )
-    shape = HeadShape(
-        features=config.encoder.features,
-        actions=environment.action_count,
-        dueling=row.dueling,
-        noisy=row.noisy,
-        return_range=return_range(environment.name),
-    )
+    returns = return_range(environment.name)
+    shape = HeadShape(config.encoder.features, environment.action_count, row.dueling, row.noisy, returns)
 
     def make_network(key: Key) -> Network:
         encoder = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
@@ -164,37 +149,28 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
 
 def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -> Loop:
     """The fleet bound to its members."""
-    learner, hyper = make_learner(config, environment), hyper_of(config)
-    shared: dict[str, Any] = {
-        "learner": learner,
-        "exploration": config.behaviour,
-        "epsilon_decay": config.epsilon.schedule,
-        "evaluation_episodes": config.evaluation_episodes,
-    }
+    hyper, episodes = hyper_of(config), config.evaluation_episodes
+    shared = make_learner(config, environment), config.behaviour, config.epsilon.schedule, episodes
     if isinstance(environment, Environment):
-        return ScanLoop(ScanFleet(**shared, environment=environment), hyper, chunk)
+        return ScanLoop(ScanFleet(*shared, environment=environment), hyper, chunk)
     seeds = [member["seed"] for member in members_of(config)]
     workers = "auto" if config.workers is None else config.workers
-    return HostLoop(
-        Fleet(**shared),
-        hyper,
-        chunk,
-        HostEnvironments(environment, seeds, config.environments, workers=workers, purpose="collect"),
-        HostEnvironments(environment, seeds, config.evaluation_episodes, workers=workers, purpose="evaluate"),
-    )
+    training = HostEnvironments(environment, seeds, config.environments, workers, "collect")
+    evaluation = HostEnvironments(environment, seeds, episodes, workers, "evaluate")
+    return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation)
 
 
 def check_memory(learner: Learner, members: int) -> int:
     """The replay's bytes on one device, refused with the figure where they cannot fit."""
-    placement = Placement(members)
+    placement, store = Placement(members), learner.store
     device = placement.mesh[0]
     # Devices of a CPU backend share the machine's memory. There a member is worked on outside the fleet's own memory.
     held = members + placement.idle + len(placement.mesh) if device.platform == "cpu" else placement.share
-    needed, free = learner.store.nbytes * held, free_bytes(device)
+    needed, free = store.nbytes * held, free_bytes(device)
     if free is not None and needed > free:
         raise SadqError(
-            f"The replay needs {_gigabytes(needed)} for {members} members of {learner.store.rows * learner.store.lanes:,} "
-            f"transitions, but {device.device_kind} has {_gigabytes(free)} free: lower buffer_size or the number of members."
+            f"The replay needs {needed / 1e9:.2f} GB for {members} members of {store.rows * store.lanes:,} transitions, "
+            f"but {device.device_kind} has {free / 1e9:.2f} GB free: lower buffer_size or the number of members."
         )
     return needed
 
@@ -209,14 +185,8 @@ def free_bytes(device: jax.Device) -> int | None:
             fields = dict(line.split(":", 1) for line in file)
         return int(fields["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        names = os.sysconf_names
-        if "SC_AVPHYS_PAGES" in names:
-            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return None
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.2f} GB"
+        known = "SC_AVPHYS_PAGES" in os.sysconf_names
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None
 
 
 def resolve(environment: Any, settings: dict[str, Any] | None = None) -> Environment | HostSpec:

@@ -1,5 +1,6 @@
 """Everything that defines a run, as frozen data: what is not here does not change a result."""
 
+import contextlib
 import dataclasses
 import json
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from sadq.axes import AXES
 from sadq.core.gates import Fixed
 from sadq.core.optimisers import Adam
 from sadq.dynamics.gaussian import Gaussian
-from sadq.experiment.validation import numbers, validate
+from sadq.errors import SadqError
+from sadq.experiment.validation import refusals
 from sadq.exploration import Behaviour
 from sadq.networks import Dense
-from sadq.registry import at_least, changes, one_of, positive
+from sadq.registry import at_least, changes, one_of, positive, share
 
 
 @dataclass(frozen=True)
@@ -22,20 +24,17 @@ class Epsilon:
 
     start: tuple[float, ...] = (1.0,)
     """Probability of a deviation at step 0."""
-
     end: tuple[float, ...] = (0.05,)
     """Probability of a deviation in the long run."""
-
     decay: tuple[float, ...] = (10_000.0,)
     """Env steps: the time constant of an exponential decay, or the length of a linear one."""
-
     schedule: Literal["exponential", "linear"] = "linear"
     """How epsilon goes from start to end."""
 
     def __post_init__(self) -> None:
         one_of(self, "schedule", "exponential", "linear")
-        numbers(self, "start", "end", largest=1.0)
-        numbers(self, "decay")
+        share(self, "start", "end", swept=True)
+        positive(self, "decay", swept=True)
 
 
 @dataclass(frozen=True)
@@ -44,22 +43,17 @@ class GuidanceSettings:
 
     updates_per_collect: int = 1
     """Model updates after each collect (the paper's k)."""
-
     batch_size: int = 256
     """Transitions per model update, drawn apart from the value updates' and always uniformly."""
-
     learning_rate: float = 1e-3
     """The optimiser's step size for the model."""
-
     optimiser: Any = Adam()
     """From the model's gradients to its steps."""
 
     samples: int = 1
     """Rollouts per action whose scores are averaged."""
-
     action_chunk: int | None = None
     """Actions rolled out at once, to bound memory where there are many; None: all."""
-
     candidates: int | None = None
     """Roll out only so many actions, those with the best target values; None: all (the paper)."""
 
@@ -79,100 +73,74 @@ class Config:
 
     preset: str = "default"
     """The preset that the other values started from."""
-
     environment: str = "CartPole-v1"
     """A native environment's name, or a Gymnasium id."""
-
     environment_settings: tuple[str, ...] = ()
     """What the environment is made with, as name=value: fields of a native one, arguments of a Gymnasium one."""
-
     agent: str = "sadq"
     """A base agent, with +sadq for its guided twin."""
-
     seeds: tuple[int, ...] = (0,)
     """One member per seed; on the command line a single number is how many: 0 ... n - 1."""
 
     steps: int = 50_000
     """Env steps of each member, rounded up to whole chunks."""
-
     learning_starts: int = 0
     """Env steps of each member before which actions are uniform and nothing is learned."""
-
     alpha: tuple[float, ...] | None = None
     """Weight of the base choice in a SADQ target, in [0, 1]; None for plain agents."""
-
     discount: tuple[float, ...] = (0.99,)
     """Gamma."""
 
     batch_size: int = 128
     """Transitions per value update."""
-
     learning_rate: tuple[float, ...] = (1e-3,)
     """The optimiser's step size."""
-
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
     """Constant, or falling linearly to zero over the run."""
 
     environments: int = 8
     """Environments of each member that step together."""
-
     collect: int = 64
     """Env steps of each member between two learning phases (the paper's Replay Frequency)."""
-
     updates_per_collect: int = 16
     """Value updates in each learning phase."""
-
     buffer_size: int = 100_000
     """Transitions that the replay holds per member."""
 
     encoder: Any = Dense()
     """From an observation to features; each head adds one layer of their size."""
-
     head: Any = None
     """What the network predicts for every action."""
-
     dueling: bool | None = None
     """Whether the head splits into value and advantage; None: as the agent's row says."""
-
     noisy: bool | None = None
     """Whether the head's layers have learned noise; None: as the agent's row says."""
-
     ensemble: Any = None
     """Networks that learn side by side from one replay."""
 
     bootstrap: Any = None
     """Which next action a target is formed from."""
-
     intended: Any = None
     """Which action is meant."""
-
     deviation: Any = None
     """What is done instead, with probability epsilon."""
-
     exploration: Any = None
     """A whole behaviour of your own, in place of intended and deviation."""
-
     replay: Any = None
     """How batches are drawn."""
-
     n_step: int | None = None
     """Steps of reward in a target; None: as the agent's row says."""
 
     target_update_interval: int | None = None
     """Copy the online network to the target this often; None: only soft updates."""
-
     target_update_unit: Literal["steps", "updates"] = "steps"
     """What the interval counts: env steps of a member, or value updates."""
-
     soft_target_rate: float | None = None
     """Move the target this share of the way at every update; None: only hard updates."""
-
     optimiser: Any = Adam()
     """From gradients to steps."""
-
     max_gradient_norm: float | None = None
     """Clip the gradient's global norm; None: never."""
-
     time_limit_is_terminal: bool = False
     """Whether a time limit ends the return (the paper's vector presets) or is bootstrapped through."""
 
@@ -181,28 +149,22 @@ class Config:
 
     model: Any = Gaussian()
     """The dynamics model of SADQ."""
-
     gate: Any = Fixed()
     """How far the model is trusted."""
-
     guidance: GuidanceSettings = GuidanceSettings()
     """How SADQ's model is learned and asked."""
-
     adjusted: tuple[Any, ...] = ()
     """Choices whose settings stand in for the defaults of their class wherever a row or a name asks for it."""
 
     evaluations: int = 100
     """Greedy evaluations spread over the run, beside the ones at its start and end."""
-
     evaluation_episodes: int = 8
     """Episodes per evaluation and member."""
 
     workers: int | None = None
     """Processes that step host environments: 0 for none, None to measure and decide."""
-
     deterministic: bool = False
     """Bitwise repeatable on a GPU too, at some cost; a CPU always is."""
-
     checkpoint_seconds: float = 60.0
     """Wall-clock time between checkpoints; changes no result."""
 
@@ -210,7 +172,8 @@ class Config:
         for name, axis in AXES.items():
             if (getattr(Config, name), getattr(self, name)) != (None, None):  # the class has the default
                 object.__setattr__(self, name, axis.choice(getattr(self, name), self.adjusted))
-        validate(self)
+        for sentence in refusals(self):
+            raise SadqError(sentence)
 
     @property
     def guided(self) -> bool:
@@ -219,32 +182,24 @@ class Config:
     @property
     def settings(self) -> dict[str, Any]:
         """`environment_settings` by name; a value is JSON where it can be read as that, else text."""
-        return dict(_setting(one) for one in self.environment_settings)
+        settings: dict[str, Any] = dict(one.split("=", 1) for one in self.environment_settings)
+        for name, value in settings.items():
+            with contextlib.suppress(json.JSONDecodeError):
+                settings[name] = json.loads(value)
+        return settings
 
     @property
     def row(self) -> AgentSpec:
         """The agent's choice on every axis, adjusted, or this config's own where it makes one."""
-        base = AGENTS[parse_agent(self.agent)[0]]
-        chosen: dict[str, Any] = {field.name: getattr(self, field.name, None) for field in dataclasses.fields(base)}
-        adjusted = {type(one): one for one in self.adjusted}
-        for name, value in chosen.items():
-            if value is None:
-                own = getattr(base, name)
-                # What the row itself sets stays; the adjusted settings stand in for defaults only.
-                chosen[name] = (
-                    dataclasses.replace(adjusted[type(own)], **changes(own)) if type(own) in adjusted else own
-                )
-        return AgentSpec(**chosen)
+        row = dict(vars(AGENTS[parse_agent(self.agent)[0]]))
+        for name, own in row.items():
+            # What the row itself sets stays; the adjusted settings stand in for defaults only.
+            adjusted = [dataclasses.replace(one, **changes(own)) for one in self.adjusted if type(one) is type(own)]
+            chosen = getattr(self, name, None)
+            row[name] = chosen if chosen is not None else adjusted[0] if adjusted else own
+        return AgentSpec(**row)
 
     @property
     def behaviour(self) -> Any:
         """The rule that acts: the user's own, or what is meant and how it is deviated from."""
         return Behaviour(self.row.intended, self.row.deviation) if self.exploration is None else self.exploration
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value

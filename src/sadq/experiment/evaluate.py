@@ -1,6 +1,7 @@
 """Playing episodes without learning: a trained run's, from starts that training never saw, or a fixed policy's."""
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,9 @@ from sadq.envs.fixed_policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import make_loop, resolve
-from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
-from sadq.experiment.run import reopen
+from sadq.experiment.run import reopen, restored
 from sadq.fleet.members import greedy_actions
 from sadq.networks.network import Network
 from sadq.types import Array, Key, PyTree
@@ -36,8 +36,7 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     config = dataclasses.replace(experiment.config, evaluation_episodes=episodes)
     loop = make_loop(config, experiment.environment, 1)
     try:
-        meta, tensors, _ = checkpoint.load(saved)
-        state = loop.placement.padded(checkpoint.fill(loop.placement.real(loop.start()), tensors, saved))
+        meta, state, _ = restored(loop, loop.start(), saved)
         evaluation = loop.evaluate(state, UNSEEN)
     finally:
         loop.close()
@@ -48,7 +47,7 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     ]
     if video is not None:
         networks = jax.tree.map(lambda leaf: leaf[0], state.learner.online.parameters)
-        result["video"] = str(_drawn(experiment.environment, _greedy(experiment.environment, networks), video))
+        result["video"] = str(_drawn(experiment.environment, partial(_greedy, experiment.environment, networks), video))
     return result
 
 
@@ -56,7 +55,7 @@ def evaluate_policy(
     what: str, policy: str, episodes: int, seed: int, settings: tuple[str, ...] = (), video: Path | None = None
 ) -> dict[str, Any]:
     """Returns of one of an environment's own policies; `what` is a preset, an environment, or a run folder."""
-    config = _config_of(what)
+    config = RunFolder.open(Path(what))[1] if (Path(what) / CONFIG).is_file() else preset(what)
     config = dataclasses.replace(config, environment_settings=config.environment_settings + settings)
     environment = resolve(config.environment, config.settings)
     if not isinstance(environment, Environment):
@@ -72,12 +71,6 @@ def evaluate_policy(
     return result
 
 
-def _config_of(what: str) -> Config:
-    if (Path(what) / CONFIG).is_file():
-        return RunFolder.open(Path(what))[1]
-    return preset(what)
-
-
 def _numbers(played: dict[str, Any]) -> dict[str, Any]:
     """Episodes in numbers."""
     returns, measures = np.asarray(played["returns"], float), played["measures"]
@@ -90,17 +83,12 @@ def _numbers(played: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _greedy(environment: Environment | Any, networks: Network) -> Policy:
-    """A trained member as a policy."""
-
-    def act(state: PyTree, observation: Array, step: Array, key: Key) -> Array:
-        # One actor's observation, or with several actors all of theirs.
-        seen = observation if environment.actors > 1 else observation[None]
-        masks = jax.vmap(environment.legal)(seen) if environment.has_masks else None
-        action, _ = greedy_actions(networks, seen, masks)
-        return action if environment.actors > 1 else action[0]
-
-    return act
+def _greedy(environment: Any, networks: Network, state: PyTree, observation: Array, step: Array, key: Key) -> Array:
+    """A trained member as a policy, given its environment and its networks."""
+    # One actor's observation, or with several actors all of theirs.
+    seen = observation if environment.actors > 1 else observation[None]
+    action, _ = greedy_actions(networks, seen, base.legal_lanes(environment, seen))
+    return action if environment.actors > 1 else action[0]
 
 
 def _drawn(environment: Environment | Any, policy: Policy, path: Path) -> Path:

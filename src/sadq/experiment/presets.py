@@ -15,6 +15,7 @@ Rainbow: sigma_0 0.5, n = 3, priorities 0.6, 0.4 -> 1 (Hessel et al., 2018). SUN
 
 import dataclasses
 import difflib
+from collections import defaultdict
 from typing import Any
 
 from sadq.agents import SUFFIX, parse_agent
@@ -27,201 +28,106 @@ from sadq.networks import Bayesian, Categorical, Dense, Scalar
 
 PAPER_SEEDS = (0, 1, 2, 3, 4)
 
+PAPER: dict[str, tuple[Any, ...]] = {
+    "preset":                 ("acrobot",   "bitflip",      "cartpole",     "cityflow",  "lunarlander", "ocloud"),
+    "alpha":                  ((0.2,),      (0.2,),         (0.2,),         (0.5,),      (0.2,),        (0.5,)),
+    "discount":               ((0.99,),     (0.99,),        (0.97,),        (0.99,),     (0.99,),       (0.8,)),
+    "encoder.hidden":         ((256, 256),  (128, 128, 64), (128, 128, 64), (256, 256),  (512, 64),     (64, 64)),
+    "batch_size":             (128,         128,            64,             64,          64,            32),
+    "learning_rate":          ((1e-4,),     (5e-4,),        (1e-3,),        (5e-5,),     (1e-3,),       (5e-5,)),
+    "updates_per_collect":    (10,          10,             1,              1,           10,            1),
+    "target_update_interval": (2400,        4800,           8000,           2000,        640,           2000),
+    "steps":                  (960_000,     960_000,        160_000,        400_000,     128_000,       500_000),
+    "buffer_size":            (100_000,     4000,           100_000,        100_000,     100_000,       100_000),
+    "environments":           (8,           8,              8,              10,          8,             10),
+    "collect":                (96,          96,             80,             100,         64,            100),
+    "epsilon.start":          ((1.0,),      (0.2,),         (0.95,),        (0.05,),     (0.95,),       (0.05,)),
+    "epsilon.end":            ((0.05,),     (0.2,),         (0.1,),         (0.05,),     (0.1,),        (0.05,)),
+    "epsilon.decay":          ((250_000,),  (100,),         (10_000,),      (10_000,),   (50_000,),     (10_000,)),
+    "model.hidden":           ((256, 256),  (256, 256),     (256, 256),     (256, 256),  (256, 256),    (64, 64)),
+    "model.state_scale":      (1.0,         1.0,            1.0,            15.0,        1.0,           50.0),
+    "guidance.batch_size":    (256,         256,            128,            128,         128,           64),
+    "guidance.learning_rate": (4e-5,        4e-4,           4e-5,           5e-4,        4e-5,          5e-4),
+    "guidance.action_chunk":  (None,        None,           None,           64,          None,          None),
+    "evaluation_episodes":    (8,           8,              5,              8,           8,             8),
+}  # fmt: skip
 
-def _paper(name: str, environment: str, alpha: float = 0.2, **values: Any) -> Config:
+LEARNING: dict[str, Any] = {
+    "learning_rate": (1e-3,),
+    "learning_rate_schedule": "linear",
+    "collect": 64,
+    "updates_per_collect": 8,
+    "n_step": 3,
+    "target_update_interval": None,
+    "soft_target_rate": 0.01,
+    "max_gradient_norm": 10.0,
+    "epsilon": Epsilon(),
+}
+"""How the default learns, and the quick presets, which show results sooner by it."""
+
+
+def _paper(name: str, environment: str, support: tuple[float, float]) -> Config:
+    """The preset of a column of the table."""
+    parts: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, values in PAPER.items():
+        part, _, field = path.rpartition(".")
+        parts[part][field] = values[PAPER["preset"].index(name)]
     return Config(
-        preset=name,
         environment=environment,
         agent="dueling+sadq",
         seeds=PAPER_SEEDS,
-        alpha=(alpha,),
         time_limit_is_terminal=True,
-        **values,
+        encoder=Dense(**parts["encoder"]),
+        epsilon=Epsilon(**parts["epsilon"], schedule="exponential"),
+        model=Gaussian(**parts["model"]),
+        guidance=GuidanceSettings(**parts["guidance"]),
+        adjusted=(Categorical(support=support),),
+        **parts[""],
     )
 
 
-def _exponential(start: float, end: float, decay: float) -> Epsilon:
-    return Epsilon((start,), (end,), (decay,), "exponential")
-
-
-QUICK_FIELDS = (
-    "learning_rate",
-    "learning_rate_schedule",
-    "collect",
-    "updates_per_collect",
-    "n_step",
-    "target_update_interval",
-    "soft_target_rate",
-    "max_gradient_norm",
-    "epsilon",
-)
-
-
-def _quick(name: str, base: Config, **values: Any) -> Config:
-    """A short run of a paper preset's networks with the default's way of learning, which shows results sooner."""
-    sound = {field: getattr(DEFAULT, field) for field in QUICK_FIELDS}
+def _quick(name: str, **values: Any) -> Config:
+    """A short run of a paper preset's networks."""
+    base = PRESETS[name]
     short: dict[str, Any] = {"seeds": (0, 1, 2), "time_limit_is_terminal": False, "evaluations": 20}
-    sound["adjusted"] = DEFAULT.adjusted + base.adjusted
-    return dataclasses.replace(base, preset=name, **(sound | short | values))
+    adjusted = DEFAULT.adjusted + base.adjusted
+    return dataclasses.replace(base, **{"preset": f"{name}-quick", "adjusted": adjusted, **LEARNING, **short, **values})
 
 
 DEFAULT = Config(
-    alpha=(0.2,),
     agent="dueling+sadq",
-    updates_per_collect=8,
-    learning_rate_schedule="linear",
-    n_step=3,
-    target_update_interval=None,
-    soft_target_rate=0.01,
-    max_gradient_norm=10.0,
+    alpha=(0.2,),
     model=Gaussian(continuation=True),
     gate=BatchReliability(),
     adjusted=(Scalar(huber=1.0), Bayesian(huber=1.0)),
-)
-
-ACROBOT = _paper(
-    "acrobot",
-    "Acrobot-v1",
-    discount=(0.99,),
-    encoder=Dense((256, 256)),
-    batch_size=128,
-    learning_rate=(1e-4,),
-    updates_per_collect=10,
-    target_update_interval=2400,
-    steps=960_000,
-    buffer_size=100_000,
-    collect=96,
-    epsilon=_exponential(1.0, 0.05, 250_000),
-    model=Gaussian(hidden=(256, 256)),
-    guidance=GuidanceSettings(batch_size=256, learning_rate=4e-5),
-    adjusted=(Categorical(support=(-100.0, 0.0)),),
-    evaluation_episodes=8,
-)
-
-LUNARLANDER = _paper(
-    "lunarlander",
-    "LunarLander-v3",
-    discount=(0.99,),
-    encoder=Dense((512, 64)),
-    batch_size=64,
-    learning_rate=(1e-3,),
-    updates_per_collect=10,
-    target_update_interval=640,
-    steps=128_000,
-    buffer_size=100_000,
-    collect=64,
-    epsilon=_exponential(0.95, 0.1, 50_000),
-    model=Gaussian(hidden=(256, 256)),
-    guidance=GuidanceSettings(batch_size=128, learning_rate=4e-5),
-    adjusted=(Categorical(support=(-30.0, 30.0)),),
-    evaluation_episodes=8,
-)
-
-CARTPOLE = _paper(
-    "cartpole",
-    "CartPole-v0",
-    discount=(0.97,),
-    encoder=Dense((128, 128, 64)),
-    batch_size=64,
-    learning_rate=(1e-3,),
-    updates_per_collect=1,
-    target_update_interval=8000,
-    steps=160_000,
-    buffer_size=100_000,
-    collect=80,
-    epsilon=_exponential(0.95, 0.1, 10_000),
-    model=Gaussian(hidden=(256, 256)),
-    guidance=GuidanceSettings(batch_size=128, learning_rate=4e-5),
-    adjusted=(Categorical(support=(0.0, 35.0)),),
-    evaluation_episodes=5,
-)
-
-BITFLIP = _paper(
-    "bitflip",
-    "BitFlip-8",
-    discount=(0.99,),
-    encoder=Dense((128, 128, 64)),
-    batch_size=128,
-    learning_rate=(5e-4,),
-    updates_per_collect=10,
-    target_update_interval=4800,
-    steps=960_000,
-    buffer_size=4000,
-    collect=96,
-    epsilon=_exponential(0.2, 0.2, 100),
-    model=Gaussian(hidden=(256, 256)),
-    guidance=GuidanceSettings(batch_size=256, learning_rate=4e-4),
-    adjusted=(Categorical(support=(0.0, 1.0)),),
-    evaluation_episodes=8,
-)
-
-OCLOUD = _paper(
-    "ocloud",
-    "OCloud",
-    alpha=0.5,
-    discount=(0.8,),
-    encoder=Dense((64, 64)),
-    batch_size=32,
-    learning_rate=(5e-5,),
-    updates_per_collect=1,
-    target_update_interval=2000,
-    steps=500_000,
-    buffer_size=100_000,
-    environments=10,
-    collect=100,
-    epsilon=_exponential(0.05, 0.05, 10_000),
-    model=Gaussian(hidden=(64, 64), state_scale=50.0),
-    guidance=GuidanceSettings(batch_size=64, learning_rate=5e-4),
-    adjusted=(Categorical(support=(-4.77, -0.864)),),
-    evaluation_episodes=8,
-)
-
-CITYFLOW = _paper(
-    "cityflow",
-    "CityFlow",
-    alpha=0.5,
-    discount=(0.99,),
-    encoder=Dense((256, 256)),
-    batch_size=64,
-    learning_rate=(5e-5,),
-    updates_per_collect=1,
-    target_update_interval=2000,
-    steps=400_000,
-    buffer_size=100_000,
-    environments=10,
-    collect=100,
-    epsilon=_exponential(0.05, 0.05, 10_000),
-    model=Gaussian(hidden=(256, 256), state_scale=15.0),
-    guidance=GuidanceSettings(batch_size=128, learning_rate=5e-4, action_chunk=64),
-    adjusted=(Categorical(support=(-733.0, 123.0)),),
-    evaluation_episodes=8,
+    **LEARNING,
 )
 
 PRESETS: dict[str, Config] = {
     "default": DEFAULT,
-    "acrobot": ACROBOT,
-    "bitflip": BITFLIP,
-    "cartpole": CARTPOLE,
-    "cityflow": CITYFLOW,
-    "lunarlander": LUNARLANDER,
-    "ocloud": OCLOUD,
-    "acrobot-quick": _quick("acrobot-quick", ACROBOT, steps=60_000),
+    "acrobot": _paper("acrobot", "Acrobot-v1", (-100.0, 0.0)),
+    "bitflip": _paper("bitflip", "BitFlip-8", (0.0, 1.0)),
+    "cartpole": _paper("cartpole", "CartPole-v0", (0.0, 35.0)),
+    "cityflow": _paper("cityflow", "CityFlow", (-733.0, 123.0)),
+    "lunarlander": _paper("lunarlander", "LunarLander-v3", (-30.0, 30.0)),
+    "ocloud": _paper("ocloud", "OCloud", (-4.77, -0.864)),
+}
+PRESETS |= {
+    "acrobot-quick": _quick("acrobot", steps=60_000),
     "bitflip-quick": _quick(
-        "bitflip-quick",
-        BITFLIP,
+        "bitflip",
         environment="BitFlip-6",
         steps=40_000,
         seeds=PAPER_SEEDS,
-        learning_rate=BITFLIP.learning_rate,
-        epsilon=BITFLIP.epsilon,
+        learning_rate=PRESETS["bitflip"].learning_rate,
+        epsilon=PRESETS["bitflip"].epsilon,
         n_step=1,
         updates_per_collect=16,
-        adjusted=(Scalar(huber=1.0), Bayesian(huber=1.0, refit_interval=500), *BITFLIP.adjusted),
+        adjusted=(Scalar(huber=1.0), Bayesian(huber=1.0, refit_interval=500), *PRESETS["bitflip"].adjusted),
     ),
-    "cartpole-quick": _quick("cartpole-quick", CARTPOLE, steps=40_000),
-    "lunarlander-quick": _quick("lunarlander-quick", LUNARLANDER, steps=50_000),
+    "cartpole-quick": _quick("cartpole", steps=40_000),
+    "lunarlander-quick": _quick("lunarlander", steps=50_000),
 }
-
 
 RETURN_RANGES = {
     "Acrobot-v1": (-100.0, 0.0),
@@ -240,7 +146,7 @@ def return_range(environment: str) -> tuple[float, float]:
 
 def preset(name: str, agent: str | None = None, **fields: Any) -> Config:
     """The config of a preset, or the default one on a Gymnasium id or registered environment, for an agent."""
-    config = PRESETS[name] if name in PRESETS else dataclasses.replace(DEFAULT, environment=_environment(name))
+    config = PRESETS.get(name) or dataclasses.replace(DEFAULT, environment=_environment(name))
     return dataclasses.replace(config, **(agent_fields(config, agent) | fields))
 
 

@@ -25,38 +25,26 @@ def display(experiment: Experiment, quiet: bool = False) -> Iterator[Callback]:
     if quiet:
         yield lambda _: None
     elif sys.stderr.isatty():
-        with _bar() as bar:
-            total = experiment.timetable.end * experiment.config.collect
-            task = bar.add_task(experiment.config.agent, total=total, completed=experiment.step, shown="compiling")
+        done, shown = TextColumn("{task.completed:,.0f}/{task.total:,.0f}"), TextColumn("{task.fields[shown]}")
+        times = TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn()
+        columns = TextColumn("{task.description}"), BarColumn(), done, *times, shown
+        with Bar(*columns, console=Console(stderr=True)) as bar:
+            total, first = experiment.steps, experiment.step
+            task = bar.add_task(experiment.config.agent, total=total, completed=first, shown="compiling")
             yield lambda progress: bar.update(task, completed=progress.step, shown=_shown(progress))
     else:
-        yield _lines(experiment)
+        yield _lines(experiment.step)
 
 
-def _bar() -> Bar:
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[shown]}"),
-        console=Console(stderr=True),
-    )
-
-
-def _lines(experiment: Experiment) -> Callback:
+def _lines(first: int) -> Callback:
     began = last = time.monotonic()
-    first = experiment.step
 
     def update(progress: Progress) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last < SECONDS_BETWEEN_LINES and progress.step < progress.steps:
-            return
-        last = now
-        remaining = (now - began) * (progress.steps - progress.step) / max(progress.step - first, 1)
-        print(f"step {progress.step:,}/{progress.steps:,}, ETA {remaining:.0f} s, {_shown(progress)}", file=sys.stderr)
+        if now - last >= SECONDS_BETWEEN_LINES or progress.step >= progress.steps:
+            last = now
+            left = (now - began) * (progress.steps - progress.step) / max(progress.step - first, 1)
+            print(f"step {progress.step:,}/{progress.steps:,}, ETA {left:.0f} s, {_shown(progress)}", file=sys.stderr)
 
     return update

@@ -1,13 +1,13 @@
 """Configs as JSON and back, each mismatch named; a choice is written as its name and its settings."""
 
+import contextlib
 import dataclasses
 import types
 import typing
 from typing import Any, Literal
 
-from sadq.axes import AXES
+from sadq.axes import AXES, axis_of
 from sadq.errors import SadqError
-from sadq.experiment.validation import axis_of, check
 
 
 def to_json(value: Any, name: str = "") -> Any:
@@ -18,7 +18,7 @@ def to_json(value: Any, name: str = "") -> Any:
         return value
     kind: dict[str, Any] = {}
     if name == "adjusted":
-        kind["axis"] = name = axis_of(value)
+        kind["axis"] = name = axis_of(type(value)) or ""
     if name in AXES:
         kind["kind"] = AXES[name].name_of(value)
     return kind | {field.name: to_json(getattr(value, field.name), field.name) for field in dataclasses.fields(value)}
@@ -27,27 +27,35 @@ def to_json(value: Any, name: str = "") -> Any:
 def from_json(kind: Any, data: Any, where: str = "config") -> Any:
     """A dataclass from JSON data; unknown or missing fields and wrong types are named."""
     if dataclasses.is_dataclass(kind):
-        check(isinstance(data, dict), f"{where} is not a table of fields, as a run's config.json should hold.")
+        _check(isinstance(data, dict), f"{where} is not a table of fields, as a run's config.json should hold.")
         hints, names = typing.get_type_hints(kind), {field.name for field in dataclasses.fields(kind)}
-        unknown, missing = set(data) - names, names - set(data)
-        check(not unknown, f"{where} has the unknown field {min(unknown, default='')!r}: it is from another version.")
-        check(not missing, f"{where} lacks the field {min(missing, default='')!r}: it is from another version.")
+        for what, odd in (("has the unknown", set(data) - names), ("lacks the", names - set(data))):
+            _check(not odd, f"{where} {what} field {min(odd, default='')!r}: it is from another version.")
         return kind(**{name: _field(name, hints[name], data[name], f"{where}.{name}") for name in data})  # type: ignore[operator]
     origin, options = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        return _first_that_fits([option for option in options if option is not type(None) or data is None], data, where)
+        options = tuple(option for option in options if option is not type(None) or data is None)
+        for option in options:
+            with contextlib.suppress(SadqError):
+                return from_json(option, data, where)
+        return from_json(options[0], data, where)  # what fits none is refused as the first refuses it
     if origin is tuple:
-        check(isinstance(data, list), f"{where} is {data!r}, expected a list.")
+        _check(isinstance(data, list), f"{where} is {data!r}, expected a list.")
         return tuple(from_json(options[0], entry, where) for entry in data)
     if origin is Literal:
-        check(data in options, f"{where} is {data!r}, expected one of {options}.")
+        _check(data in options, f"{where} is {data!r}, expected one of {options}.")
         return data
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     expected = object if kind is Any else origin or kind
     fits = isinstance(data, expected) and (expected is not int or not isinstance(data, bool))
-    check(fits, f"{where} is {data!r}, expected {expected.__name__}.")
+    _check(fits, f"{where} is {data!r}, expected {expected.__name__}.")
     return data
+
+
+def _check(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise SadqError(sentence)
 
 
 def _field(name: str, kind: Any, data: Any, where: str) -> Any:
@@ -59,14 +67,3 @@ def _field(name: str, kind: Any, data: Any, where: str) -> Any:
         settings = dict(data)
         return from_json(AXES[name].entry(settings.pop("kind")), settings, where)
     return from_json(kind, data, where)
-
-
-def _first_that_fits(options: list[Any], data: Any, where: str) -> Any:
-    """One of several types; what fits none is refused as the first refuses it."""
-    refusals = []
-    for option in options:
-        try:
-            return from_json(option, data, where)
-        except SadqError as error:
-            refusals.append(error)
-    raise refusals[0]

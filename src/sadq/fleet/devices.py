@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from sadq.types import PyTree
@@ -61,11 +62,15 @@ class Placement:
         return self.share * len(self.mesh) - self.members
 
     def padded(self, tree: PyTree) -> PyTree:
-        """Members' leaves [M, ...] with the idle copies behind them."""
+        """Members' leaves [M, ...] with the idle copies behind them; where they are NumPy's, so is what comes of them."""
         if self.idle == 0:
             return tree
-        places = jnp.minimum(jnp.arange(self.members + self.idle), self.members - 1)
-        return jax.tree.map(lambda leaf: leaf[places], tree)
+
+        def with_copies(leaf: Any) -> Any:
+            module: Any = np if isinstance(leaf, np.ndarray) else jnp
+            return module.concatenate([leaf, module.repeat(leaf[-1:], self.idle, axis=0)])
+
+        return jax.tree.map(with_copies, tree)
 
     def real(self, tree: PyTree) -> PyTree:
         """Leaves without the idle copies: [M, ...]."""

@@ -117,7 +117,7 @@ class Learner:
             state = state._replace(target=settled(copied))
         if self.refit is not None:
             due = self._due(phase.collect, self.refit.interval)
-            state = self.refit.refitted(state, phase, due, self._returns(state, phase, contents), self.store)
+            state = self.refit.refitted(state, phase, due, self.returns(state, phase, contents), self.store)
         return state, memory, metrics | measured
 
     def _learn_model(
@@ -268,7 +268,7 @@ class Learner:
         noise_keys = ensemble_keys(keys.purpose(key, "noise"), self.ensemble.size)
         return over_networks(of_one, noise_keys, state.online.parameters, state.target)
 
-    def _returns(
+    def returns(
         self, state: LearnerState, phase: Phase, contents: PyTree
     ) -> Callable[[Key, Array], tuple[Seen, Array]]:
         """(key, positions) -> what is stored there, and what it is worth under the agent's own target f32[B]."""

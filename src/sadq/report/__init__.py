@@ -1,1 +1,1 @@
-"""Reports over run folders: what was measured, in words, tables and curves; imports `experiment.scores`, no learning."""
+"""Reports on run folders: what was measured, in words, tables and curves; imports `experiment.scores`, no learning."""

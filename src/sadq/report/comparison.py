@@ -2,59 +2,34 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sadq.experiment.scores import area_under_curve, final_return
-from sadq.report.runs import Floats, Member, Run
-from sadq.report.stats import (
-    Estimate,
-    Paired,
-    Statistic,
-    conclusion,
-    estimate,
-    generator_for,
-    interquartile_mean,
-    paired,
-)
+from sadq.report import stats
+from sadq.report.runs import Floats, Run
+from sadq.report.stats import Estimate, Paired, generator_for, interquartile_mean
 
 MEASURES = {"final_return": "Final return", "area_under_curve": "Area under the curve"}
 
 
-@dataclass(frozen=True)
 class Line:
     """The members of one run that differ only by their seed: one row of a table, one curve of a plot."""
 
-    run: Run
-    indices: tuple[int, ...]
-    label: str = ""
-
-    @property
-    def members(self) -> list[Member]:
-        return [self.run.members[index] for index in self.indices]
-
-    @property
-    def seeds(self) -> list[int]:
-        return [member.seed for member in self.members]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return self.members[0].settings
-
-    @property
-    def alpha(self) -> float | None:
-        return self.members[0].alpha
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        return self.run.environment, self.run.agent
-
-    @property
-    def returns(self) -> Floats:
-        return self.run.returns[list(self.indices)]
+    def __init__(self, run: Run, indices: list[int]):
+        self.run, self.indices, self.label = run, tuple(indices), run.agent
+        self.kind = run.environment, run.agent
+        self.members = [run.members[index] for index in indices]
+        self.seeds = [member.seed for member in self.members]
+        self.settings, self.alpha = self.members[0].settings, self.members[0].alpha
+        self.returns, self.overestimation = run.returns[indices], run.overestimation[indices]
+        found = {"returns": (run.steps, self.returns), "overestimation": (run.steps, self.overestimation)}
+        found |= {name: (run.metric_steps, table[indices]) for name, table in run.metrics.items()}
+        # Recorded quantity -> steps [T] and values [members of this line, T], where there is any.
+        self.curves = {name: curve for name, curve in found.items() if np.isfinite(curve[1]).any()}
 
     def scores(self, until: int | None = None) -> dict[str, Floats]:
         """What each member's evaluations up to a step come to."""
@@ -63,12 +38,12 @@ class Line:
         return {
             "final_return": final_return(returns),
             "area_under_curve": area_under_curve(steps, returns),
-            "overestimation": final_return(self.run.overestimation[list(self.indices), : steps.size]),
+            "overestimation": final_return(self.overestimation[:, : steps.size]),
         }
 
-    def estimate(self, values: Floats, seed: int, *names: str, statistic: Statistic = np.mean) -> Estimate:
+    def estimate(self, values: Floats, seed: int, *names: str, statistic: stats.Statistic = np.mean) -> Estimate:
         """Over this line's seeds; the random stream is that of the bootstrap's `seed` and what the names stand for."""
-        return estimate(values, generator_for(seed, self.run.name, self.label, *names), statistic)
+        return stats.estimate(values, generator_for(seed, self.run.name, self.label, *names), statistic)
 
 
 class Summary:
@@ -132,24 +107,18 @@ class Comparison:
             # The streams of a summary, for a reader who meets one quantity twice expects one interval.
             estimates = base.estimate(left[known], seed, name), guided.estimate(right[known], seed, name)
             generator = generator_for(seed, base.run.name, base.label, guided.run.name, guided.label, name)
-            self.measures[name] = Measured(left, right, *estimates, paired(left, right, generator))
-
-    def by_seed(self, name: str) -> Iterable[tuple[int, float, float]]:
-        """(seed, base, guided) of a measure."""
-        measured = self.measures[name]
-        return zip(self.seeds, measured.base_values.tolist(), measured.guided_values.tolist(), strict=True)
+            self.measures[name] = Measured(left, right, *estimates, stats.paired(left, right, generator))
 
     def as_dict(self) -> dict[str, Any]:
         measures = {}
         for name, measured in self.measures.items():
+            pairs = zip(self.seeds, measured.base_values.tolist(), measured.guided_values.tolist(), strict=True)
             measures[name] = {
                 "base": measured.base,
                 "guided": measured.guided,
-                "by_seed": [
-                    {"seed": seed, "base": base, "guided": guided} for seed, base, guided in self.by_seed(name)
-                ],
+                "by_seed": [{"seed": seed, "base": base, "guided": guided} for seed, base, guided in pairs],
                 "difference": measured.difference,
-                "conclusion": conclusion(measured.difference),
+                "conclusion": stats.conclusion(measured.difference),
             }
         return {
             "environment": self.base.run.environment,
@@ -162,30 +131,25 @@ class Comparison:
 
 
 def lines_of(runs: Sequence[Run]) -> list[Line]:
-    """The runs as lines, a sweep as one line per value swept, with labels that tell all lines of a game apart.
-
-    A member that repeats another's seed and settings is in no line: counted twice, it would narrow the intervals.
-    """
+    """The runs as lines, a sweep as one line per value swept, with labels that tell all lines of a game apart."""
     lines = []
     for run in runs:
         settings = [member.settings for member in run.members]
         groups: dict[int, list[int]] = defaultdict(list)
         for index, member in enumerate(run.members):
-            if member not in run.members[:index]:
+            if member not in run.members[:index]:  # counted twice, it would narrow the intervals
                 groups[settings.index(member.settings)].append(index)
-        lines += [Line(run, tuple(indices)) for indices in groups.values()]
-    named = []
+        lines += [Line(run, indices) for indices in groups.values()]
     for line in lines:
-        label = line.run.agent
         for name, value in line.settings.items():
             if any(other.kind == line.kind and other.settings.get(name) != value for other in lines):
                 shown = f"{value:g}" if isinstance(value, int | float) else value
-                label += f", {'α' if name == 'alpha' else name.replace('_', ' ')} = {shown}"
-        named.append((line.run.environment, label))
-    return [
-        replace(line, label=f"{name[1]} ({line.run.name})" if named.count(name) > 1 else name[1])
-        for line, name in zip(lines, named, strict=True)
-    ]
+                line.label += f", {'α' if name == 'alpha' else name.replace('_', ' ')} = {shown}"
+    named = [(line.run.environment, line.label) for line in lines]
+    for line, key in zip(lines, named, strict=True):
+        if named.count(key) > 1:
+            line.label += f" ({line.run.name})"
+    return lines
 
 
 def comparisons_of(lines: Sequence[Line], seed: int = 0) -> list[Comparison]:
@@ -194,7 +158,7 @@ def comparisons_of(lines: Sequence[Line], seed: int = 0) -> list[Comparison]:
     for guided in (line for line in lines if line.run.guided):
         settings = {name: value for name, value in guided.settings.items() if name != "alpha"}
         bases = [line for line in lines if line.kind == (guided.run.environment, guided.run.base_agent)]
-        # Two unions of settings are equal, whichever goes first, where those that both have are.
+        # They agree in all that both have if it does not matter which of the two overrides the other.
         equal = [base for base in bases if base.settings | settings == settings | base.settings]
         found += [Comparison(base, guided, seed) for base in equal or bases]
     return found

@@ -45,7 +45,8 @@ summary { cursor: pointer; margin: .5rem 0; }
 """
 CAPTIONS = {
     "learning": "Greedy evaluation. Thick: mean over seeds; band: 95% bootstrap interval; thin: the seeds, unsmoothed.",
-    "delta-q": "ΔQ, the best minus the worst action value over the update batch: how far the agent tells actions apart.",
+    "delta-q": "ΔQ, the best minus the worst action value over the update batch: "
+    "how far the agent tells actions apart.",
     "overestimation": "The value predicted at an episode's first step minus the discounted return it went on to earn; "
     "zero is right.",
     "model-loss": "How wrong the learned model was on the transitions it was trained on (logarithmic).",
@@ -70,7 +71,7 @@ def write_report(runs: Sequence[Path | str], out: Path | str, title: str | None 
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>"
     ]
     page += [f"<h1>{escape(title)}</h1>", '<section class="words">']
-    page += [f"<p>{text}</p>" for text in map(_unbroken, _headlines(summaries, comparisons))]
+    page += [f"<p>{_unbroken(text)}</p>" for text in _headlines(summaries, comparisons)]
     page.append("</section>")
     if notes:
         items = "".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -79,11 +80,10 @@ def write_report(runs: Sequence[Path | str], out: Path | str, title: str | None 
         page.append(f"<h2>{escape(in_words(environment))}</h2>")
         page.append(_summary_table([each for each in summaries if each.line.run.environment == environment]))
         page += [_comparison(each) for each in comparisons if each.base.run.environment == environment]
-        for caption, file in [
-            (escape(CAPTIONS[name]), file) for where, name, file, _ in figures if where == environment
-        ]:
+        for file, caption in [(file, caption) for where, file, caption, _ in figures if where == environment]:
             page.append(f'<figure><img src="{file}" alt="{caption}"><figcaption>{caption}</figcaption></figure>')
     page += [*_how(loaded, settings, seed), "</body></html>\n"]
+    files = {file: image for _, file, _, image in figures}
     record = {
         "format": FORMAT,
         "title": title,
@@ -91,12 +91,11 @@ def write_report(runs: Sequence[Path | str], out: Path | str, title: str | None 
         "summaries": [summary.as_dict() for summary in summaries],
         "comparisons": [comparison.as_dict() for comparison in comparisons],
         "notes": notes,
-        "figures": [file for _, _, file, _ in figures],
+        "figures": list(files),
         "config_differences": [{"setting": name, "values": values} for name, values in settings],
     }
     # JSON knows no NaN: a number that is not known becomes null.
     record = json.loads(json.dumps(record, default=asdict), parse_constant=lambda name: None)
-    files = {file: image for _, _, file, image in figures}
     files["report.json"] = json.dumps(record, indent=1, ensure_ascii=False).encode()
     files["index.html"] = "\n".join(page).encode("utf-8", "replace")
     try:
@@ -171,7 +170,7 @@ def _summary_table(summaries: Sequence[Summary]) -> str:
     for summary in summaries:
         line, run, final = summary.line, summary.line.run, summary.mean["final_return"]
         alpha = "none" if line.alpha is None else str(line.alpha)
-        seeds = f"{len(line.indices)}" + (f" ({final.count} scored)" if final.count < len(line.indices) else "")
+        seeds = str(len(line.indices)) + (f" ({final.count} scored)" if final.count < len(line.indices) else "")
         steps = f"{run.last_step:,}" + (f" of {run.planned_steps:,}" if run.planned_steps and not run.finished else "")
         estimates = (final, summary.interquartile_mean["final_return"], summary.mean["area_under_curve"])
         lost = ", ".join(f"seed {member.seed}" for member in line.members if member.diverged)
@@ -186,10 +185,10 @@ def _comparison(comparison: Comparison) -> str:
     rows, by_seed = [], []
     for name, measured in comparison.measures.items():
         found = measured.difference
-        differences = interval(found.mean, signed=True), interval(found.interquartile_mean, signed=True)
+        gains = interval(found.mean, signed=True), interval(found.interquartile_mean, signed=True)
         chances = number(found.improvement), f"{found.p_value:.3g}", f"{found.smallest_p:.3g}"
-        rows.append((MEASURES[name], interval(measured.base), interval(measured.guided), *differences, *chances))
-        for seed, a, b in comparison.by_seed(name):
+        rows.append((MEASURES[name], interval(measured.base), interval(measured.guided), *gains, *chances))
+        for seed, a, b in zip(comparison.seeds, measured.base_values, measured.guided_values, strict=True):
             by_seed.append((MEASURES[name], str(seed), number(a), number(b), number(b - a, signed=True)))
     head = ("", base, guided, "Difference, mean", "interquartile mean", "P(improvement)", "Sign-flip p")
     table = _table((*head, "least possible p"), rows)
@@ -199,22 +198,22 @@ def _comparison(comparison: Comparison) -> str:
 
 
 def _figures(environments: Sequence[str], lines: Sequence[Line], seed: int) -> Iterator[tuple[str, str, str, bytes]]:
-    """(environment, figure, file name, PNG)."""
+    """(environment, file name, caption as HTML, PNG)."""
     styles = plots.styles_of(lines)
     taken: set[str] = set()
     for environment in environments:
         plain = re.sub(r"[^a-z0-9]+", "-", environment.lower()).strip("-")[:60] or "environment"
-        slugs = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+        slugs = (plain if index == 1 else f"{plain}-{index}" for index in count(1))
         slug = next(slug for slug in slugs if slug not in taken)
         taken.add(slug)
         here = [line for line in lines if line.run.environment == environment]
         for name in plots.FIGURES:
             if image := plots.draw(name, in_words(environment), here, styles, seed):
-                yield environment, name, f"{name}-{slug}.png", image
+                yield environment, f"{name}-{slug}.png", escape(CAPTIONS[name]), image
 
 
 def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: int) -> Iterator[str]:
-    coverage = ", ".join(f"{share:.0%} of cases with {count} seeds" for count, share in stats.COVERAGE.items())
+    coverage = ", ".join(f"{share:.0%} of cases with {seeds} seeds" for seeds, share in stats.COVERAGE.items())
     measures = (
         "Final return is the mean of the last 5 evaluations. Area under the curve is the time average of all "
         "evaluations: trapezoids over steps, divided by the steps. Overestimation is averaged over the last 5 too."

@@ -20,11 +20,10 @@ from sadq.report.stats import curve_interval, generator_for
 POINTS = 400  # more than a figure has pixels to show
 LINES_WITH_SEEDS = 4  # with more curves than this, thin lines would bury the means
 SMOOTHED_FROM = 50  # evaluations; of fewer, a running mean would hide the shape
+# Okabe and Ito's palette for every kind of colour vision, without its yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's palette for every kind of colour vision, without its yellow, which is too pale for a line."""
-
 GREY, INK = "#5A5A5A", "#333333"
-EVALUATED = ("returns", "overestimation")
+EVALUATED = ("returns", "overestimation")  # on a few episodes only, hence smoothed
 FIGURES = {
     "learning": ("learning curve", {"returns": "Return per evaluation episode"}),
     "delta-q": ("spread of action values, ΔQ", {"delta_q": "Best minus worst action value"}),
@@ -65,8 +64,8 @@ def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
 def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, Style], seed: int = 0) -> bytes | None:
     """The figure `name` of one environment's lines as a PNG, or None where no line has anything to show in it."""
     title, quantities = FIGURES[name]
-    shown = [line for line in lines if any(_curve(line, quantity) for quantity in quantities)]
-    panels = [quantity for quantity in quantities if any(_curve(line, quantity) for line in shown)]
+    shown = [line for line in lines if line.curves.keys() & quantities.keys()]
+    panels = [quantity for quantity in quantities if any(quantity in line.curves for line in shown)]
     if not shown:
         return None
     counts = sorted({len(line.indices) for line in shown})
@@ -93,23 +92,12 @@ def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, S
     return image.getvalue()
 
 
-def _curve(line: Line, quantity: str) -> tuple[Integers, Floats] | None:
-    """The steps [T] and values [members of the line, T] of what a run records; None where it has no value."""
-    run, evaluated = line.run, quantity in EVALUATED
-    table = getattr(run, quantity) if evaluated else run.metrics.get(quantity)
-    if table is None or not np.isfinite(table[list(line.indices)]).any():
-        return None
-    return run.steps if evaluated else run.metric_steps, table[list(line.indices)]
-
-
 def _fill(axes: Axes, quantity: str, words: str, lines: Sequence[Line], styles: dict[str, Style], seed: int) -> None:
     smoothed = quantity in EVALUATED and max(line.run.steps.size for line in lines) >= SMOOTHED_FROM
     crowded = len(lines) > LINES_WITH_SEEDS
-    for line in lines:
-        curve = _curve(line, quantity)
-        if curve is None:
-            continue
-        style, (steps, values) = styles[line.label], _thinned(*curve)
+    for line in (line for line in lines if quantity in line.curves):
+        style, curve = styles[line.label], line.curves[quantity]
+        steps, values = _thinned(*curve)
         if len(values) > 1 and not crowded:
             axes.plot(steps, values.T, color=style.colour, linewidth=0.6, alpha=0.3)
         if smoothed:  # so that the curve ends at the final score of the table

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sadq.errors import SadqError
 
 FORMAT = 2
-ORIGINS = ("preset", "sadq", "jax", "device")
+ORIGINS = ("preset", "sadq", "jax", "device")  # what a header says of how its run came about
 PAPER_AGENT = "dueling+sadq"  # what the agent name `sadq` alone stands for
 SUFFIX = "+sadq"
 
@@ -36,7 +36,6 @@ class Member:
 
     @property
     def alpha(self) -> float | None:
-        """The weight of the base agent's own choice; None for a plain base agent."""
         return self.settings.get("alpha")
 
 
@@ -51,6 +50,7 @@ class Run:
         config, listed, notes = self.header["config"], self.header["members"], []
         agent = str(config["agent"]).lower()
         self.agent = PAPER_AGENT if agent == "sadq" else agent
+        self.base_agent, self.guided = self.agent.removesuffix(SUFFIX), self.agent.endswith(SUFFIX)
         self.environment = str(config["environment"])
         self.planned_steps: int | None = config.get("steps")
 
@@ -58,13 +58,11 @@ class Run:
         self.result = _object(path.read_bytes()) if path.exists() else {}
         self.finished = bool(self.result)
         if path.exists() and not self.finished:
-            notes.append("its result.json is damaged, so it counts as unfinished")
+            notes += ["its result.json is damaged, so it counts as unfinished"]
         outcomes: Any = self.result.get("members")
         known = isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [dict] * len(listed)
         if self.finished and not known:
-            notes.append(
-                "its result.json lists other members than its config.json, so which of them diverged is unknown"
-            )
+            notes += ["its result.json lists other members than its config.json, so which of them diverged is unknown"]
         self.members = []
         for member, outcome in zip(listed, outcomes if known else [{}] * len(listed), strict=True):
             settings = {name: value for name, value in member.items() if name != "seed"}
@@ -75,27 +73,15 @@ class Run:
         # A run killed in the middle of an evaluation would give its members curves of unequal length.
         complete = max(np.flatnonzero(written[written.any(axis=1)].all(axis=0)), default=-1) + 1
         if complete == 0:
-            notes.append("it holds no complete evaluation yet")
+            notes += ["it holds no complete evaluation yet"]
         elif complete < len(steps):
-            notes.append(f"its last evaluation, at step {steps[-1]:,}, is incomplete and was left out")
+            notes += [f"its last evaluation, at step {steps[-1]:,}, is incomplete and was left out"]
         self.steps = steps[:complete]  # [S]
+        self.last_step = int(self.steps[-1]) if complete else 0  # at which every member was evaluated
         self.returns = tables["returns"][:, :complete]  # [M, S], the mean over an evaluation's episodes
         self.overestimation = tables["overestimation"][:, :complete]  # [M, S]
         self.metric_steps, self.metrics = _table(self.folder / "metrics.jsonl", len(listed))  # [T], name -> [M, T]
         self.notes = tuple(notes)
-
-    @property
-    def last_step(self) -> int:
-        """The last step at which every member was evaluated."""
-        return int(self.steps[-1]) if self.steps.size else 0
-
-    @property
-    def base_agent(self) -> str:
-        return self.agent.removesuffix(SUFFIX)
-
-    @property
-    def guided(self) -> bool:
-        return self.agent.endswith(SUFFIX)
 
 
 def load_all(folders: Sequence[Path | str]) -> list[Run]:
@@ -166,10 +152,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[Integers, dict[str, Floats]]:
-    """The steps [T] in order, and a table [M, T] of every name given, or else of every name that holds numbers.
-
-    Of two lines for one cell the later wins: a resumed run writes again what followed its last checkpoint.
-    """
+    """The steps [T] in order, and a table [M, T] of every name given, or else of every name that holds numbers."""
     content = path.read_bytes() if path.exists() else b""
     lines = [(number, text) for number, text in enumerate(content.split(b"\n"), start=1) if text.strip()]
     cells: dict[tuple[int, int], dict[str, float]] = {}
@@ -182,6 +165,7 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
             if not (0 <= member < member_count and 0 <= step < 2**63):
                 raise ValueError
             kept = names or [name for name, value in line.items() if value is None or isinstance(value, int | float)]
+            # Of two lines for one cell the later wins: a resumed run repeats what followed its last checkpoint.
             cells[step, member] = {name: _number(line.get(name)) for name in kept}
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SadqError(
@@ -200,6 +184,5 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
 def _number(value: Any) -> float:
     """One number; a list counts by its mean, and what is absent, null or not finite is NaN."""
     if isinstance(value, list):
-        value = np.mean([_number(item) for item in value]) if value else None
-    number = float("nan" if value is None else value)
-    return number if math.isfinite(number) else float("nan")
+        value = np.mean([_number(item) for item in value] or math.nan)
+    return float(value) if value is not None and math.isfinite(value) else math.nan

@@ -19,12 +19,10 @@ ENUMERATED_PAIRS = 12
 SAMPLED_FLIPS = 50_000
 SIGNIFICANCE = 0.05
 TIE = 1e-12  # relative: sums of the same numbers in another order are no difference
-
+# Seeds -> how often a "95%" percentile interval of the mean really holds the mean of normal data (simulated).
 COVERAGE = {3: 0.75, 5: 0.84, 10: 0.90, 20: 0.93}
-"""Seeds -> how often a "95%" percentile interval of the mean really holds the mean of normal data (simulated)."""
 
-Statistic = Callable[..., Floats]
-"""(values, axis) -> the statistic along that axis."""
+Statistic = Callable[..., Floats]  # (values, axis) -> the statistic along that axis
 
 
 @dataclass(frozen=True)
@@ -82,22 +80,19 @@ def estimate(values: ArrayLike, rng: Generator, statistic: Statistic = np.mean, 
     return Estimate(float(statistic(values, axis=0)), low, high, count)
 
 
-def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tuple[Floats, Floats, Floats]:
-    """(mean[T], low[T], high[T]) over the members of values[M, T] that have a value there.
-
-    Whole members are redrawn, the same for every step, for a member's values at neighbouring steps are not independent.
-    """
+def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tuple[Floats, ...]:
+    """(mean[T], low[T], high[T]) over the members of values[M, T] that have a value there."""
     known = np.isfinite(values)
     filled, counts = np.where(known, values, 0.0), known.sum(axis=0)
     members = len(values)
+    # Whole members are redrawn, the same for every step: a member's values at neighbouring steps are not independent.
     drawn = rng.multinomial(members, np.full(members, 1 / members), size=resamples).astype(np.float64)
     with np.errstate(invalid="ignore"):
         mean = filled.sum(axis=0) / counts
         resampled = (drawn @ filled) / (drawn @ known)
     # A resample that drew no member with a value at some step is empty there, and only there.
     limits = np.nanquantile(np.where(counts < 2, 0.0, resampled), LIMITS, axis=0)
-    low, high = np.where(counts < 2, np.nan, limits)
-    return mean, low, high
+    return mean, *np.where(counts < 2, np.nan, limits)
 
 
 def sign_flip_test(differences: Floats, rng: Generator) -> tuple[float, bool]:
