@@ -40,6 +40,7 @@ def test_batch_reliability_by_hand():
     """A mean error of 1.5 against a mean gap of 3 leaves half of the model's weight: 1 - 0.8 / 2."""
     weights = batch_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
+    assert weights.shape == (2,), "one for each sample, although they are all the same"
 
 
 def test_batch_reliability_counts_legal_actions_only():

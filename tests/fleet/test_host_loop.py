@@ -3,14 +3,10 @@
 import dataclasses
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "experiment"))
-
 import tiny_runs
 from tiny_runs import TINY
 
@@ -32,12 +28,6 @@ HOST = dataclasses.replace(
 
 def on(environment: str, **changes):
     return dataclasses.replace(HOST, environment=environment, **changes)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    with tiny_runs.compilation_cache(tmp_path_factory.getbasetemp()) as home:
-        yield home
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +117,8 @@ def test_training_and_evaluation_take_legal_actions_only(tmp_path):
     """The environment dies of any other, and half of all actions would be."""
     tiny_runs.train(tmp_path / "run", on("odd_environments:Masked-v0"))
     end = tiny_runs.tensors(tmp_path / "run")
-    assert end[".ring.mask"].any() and not end[".ring.mask"].all()
-    taken = np.take_along_axis(end[".ring.mask"], end[".ring.action"][..., None], axis=-1)
+    assert end[".replay.mask"].any() and not end[".replay.mask"].all()
+    taken = np.take_along_axis(end[".replay.mask"], end[".replay.action"][..., None], axis=-1)
     assert taken.all()
 
 

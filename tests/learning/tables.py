@@ -157,7 +157,7 @@ def three_ends(mask: Any = None, reward: Any = (1.0, 2.0, 4.0)) -> Seen:
 # Whole agents
 
 
-def ready(agent: str, actions: int | None = None, **fields: Any) -> tuple[Learner, Hyper, LearnerState, Seen]:
+def ready(agent: str, **fields: Any) -> tuple[Learner, Hyper, LearnerState, Seen]:
     """(learner, its one member's numbers, a state with any numbers in its networks, a batch).
 
     As `tiny.prepared`, without drawing initial weights, which takes longer to compile than most of what is tested.
@@ -169,12 +169,12 @@ def ready(agent: str, actions: int | None = None, **fields: Any) -> tuple[Learne
     model = None if shapes.model is None else trainable(filled(shapes.model.parameters, 3))
     state = LearnerState(trainable(online, online.movers()), filled(shapes.target, 2), model)
     if learner.refit is not None:
-        state = state._replace(target=eqx.tree_at(_weights, state.target, state.target.head.posterior.mean))
+        # Both believe the same, and the target's weights are its mean.
+        believed = state.target.head.posterior
+        target = eqx.tree_at(lambda one: one.head.weights, state.target, believed.mean)
+        believing = eqx.tree_at(lambda one: one.head.posterior, online, believed)
+        state = state._replace(target=target, online=state.online._replace(parameters=believing))
     return learner, hyper, state, seen(learner)
-
-
-def _weights(networks: Any) -> Any:
-    return networks.head.weights
 
 
 def filled(shapes: Any, seed: int) -> Any:

@@ -119,7 +119,7 @@ def test_what_is_not_finite_is_not_known(make_run: Make) -> None:
     [
         ("config.json", '{"format": 2, "con', "cannot be read"),
         ("config.json", "[]", "cannot be read"),
-        ("config.json", '{"format": 2}', "format 2, expected 1"),
+        ("config.json", '{"format": 1}', "format 1, expected 2"),
         ("config.json", '{"format": 2}', "no environment and agent"),
         ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": []}', "`members`"),
         ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": [{}]}', "`seed`"),
