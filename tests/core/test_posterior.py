@@ -127,6 +127,19 @@ def test_features_that_repeat_each_other_leave_everything_finite():
     np.testing.assert_allclose(found.mean.sum(), 1.0, rtol=1e-2)
 
 
+def test_the_jitter_is_relative_to_the_mean_of_the_diagonal():
+    """A prior of 1/2 in eight dimensions is a precision of 4 (1 + 1e-6)."""
+    found = infer(no_evidence(1, 8), 0.5, 1.0)
+    np.testing.assert_allclose(found.root[0], 0.5 * (1 - 0.5e-6) * np.eye(8), rtol=2e-7)
+
+
+def test_a_draw_is_the_mean_and_a_rotated_standard_normal():
+    found, key = inferred(), keys.member_key(2)
+    noise = np.asarray(jax.random.normal(key, (ACTIONS, WIDTH)))
+    expected = np.asarray(found.mean) + np.stack([root @ own for root, own in zip(found.root, noise, strict=True)])
+    np.testing.assert_allclose(sample(found, key), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_draws_have_the_posterior_s_mean_and_covariance():
     found, count = inferred(), 20_000
     drawn = np.asarray(jax.jit(jax.vmap(lambda key: sample(found, key)))(keys.range_of(keys.member_key(1), 0, count)))

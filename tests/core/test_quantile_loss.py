@@ -131,10 +131,11 @@ def test_degenerate_targets(name: str, kappa: float):
 
 def test_by_hand():
     # Quantiles 0.25 at 0 and 0.75 at 2; atoms 1 and 2, each half: one-sided errors (1, 2) and (-1, 0).
-    sample = map(jnp.array, ([0.0, 2.0], [0.25, 0.75], [1.0, 2.0], [0.5, 0.5]))
+    sample = tuple(map(jnp.array, ([0.0, 2.0], [0.25, 0.75], [1.0, 2.0], [0.5, 0.5])))
     loss, gradient = FORMS["chosen"](*sample, 1.0)
     np.testing.assert_allclose(loss, 0.25 * (0.5 + 1.5) / 2 + 0.25 * 0.5 / 2, rtol=1e-6)
     np.testing.assert_allclose(gradient, [-0.25, 0.125], rtol=1e-6)
+    assert quantile_huber(*sample) == loss, "kappa is 1 unless another is asked for"
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)

@@ -98,11 +98,8 @@ def test_all_lanes_change_their_draw_at_the_interval_and_keep_it_otherwise():
         np.testing.assert_array_equal(after.current, memory.following if due else memory.current)
     # An interval that falls between two steps is due at the second: 50 env steps, of which 6 pass at a time.
     take = jax.jit(Thompson(interval=50).act)
-    changed = [
-        step
-        for step in range(18)
-        if (take(now._replace(step=jnp.int32(step * E)), memory)[1].current == memory.following).all()
-    ]
+    kept = [take(now._replace(step=jnp.int32(step * E)), memory)[1].current for step in range(18)]
+    changed = [step for step, current in enumerate(kept) if np.array_equal(current, memory.following)]
     assert changed == [0, 9, 17]
 
 

@@ -1,86 +1,170 @@
-"""The modules that the docs show, used as their readers would: trained, killed halfway, resumed, evaluated, reported."""
+"""Modules of a user's own, each as the docs show it: trained, killed halfway, resumed to the bit, evaluated, reported."""
 
+import contextlib
 import json
 import os
-import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tiny_runs
 
-ROOT = Path(__file__).parents[2]
-MODULE = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TINY = (
-    "--environment BitFlip-3 --seeds 2 --steps 1280 --encoder.hidden 8 --batch-size 4 --environments 2 --collect 16 "
-    "--updates-per-collect 1 --buffer-size 128 --evaluations 20 --evaluation-episodes 2 --checkpoint-seconds 0 --quiet"
+from sadq.experiment import progress
+from sadq.experiment.folder import CHECKPOINTS
+
+STEPS, CHUNK = 1280, 64
+SIZES = (
+    f"--environment BitFlip-3 --seeds 2 --steps {STEPS} --batch-size 4 --environments 2 --collect 16 "
+    "--updates-per-collect 1 --buffer-size 128 --evaluations 20 --evaluation-episodes 2 --checkpoint-seconds 0"
 )
+NARROW = "--encoder.hidden 8"
 USES = {
-    "my_agent": "rainbow-iqn+sadq --head.levels 4",
-    "my_head": "dqn --head bounded --head.low 0 --head.high 1",
-    "my_exploration": "dqn --exploration ladder",
-    "my_gate": "dqn+sadq --gate gap",
-    "my_replay": "dqn --replay capped",
+    "an agent, a gate and a model": (
+        "my_agent my_gate my_model",
+        f"rainbow-iqn+sadq --head.levels 4 --head.cosines 8 --gate gap --model linear --guidance.batch-size 4 {NARROW}",
+    ),
+    "a head, an encoder, a bootstrap rule and an intention": (
+        "my_head my_encoder my_bootstrap my_exploration",
+        "dqn --head bounded --head.high 1.5 --encoder waves --encoder.features 8 --bootstrap softmax "
+        "--intended boltzmann --intended.temperature 0.5",
+    ),
+    "a replay, an optimiser and a deviation": (
+        "my_replay my_optimiser my_exploration",
+        f"dqn --replay capped --replay.ceiling 0.5 --optimiser lion --deviation again {NARROW}",
+    ),
+    "a whole behaviour, an ensemble and a return": (
+        "my_exploration my_ensemble my_return",
+        f"dqn --exploration ladder --exploration.base 0.3 --ensemble relative --ensemble.size 3 --head log-cosh {NARROW}",
+    ),
 }
-"""How each is asked for; with a model as small as the rest where one is learned."""
+"""Which modules, and how they are asked for."""
 
-MODEL = " --model.hidden 8 --guidance.batch-size 4"
+CHOSEN = {
+    "an agent, a gate and a model": {"agent": "rainbow-iqn+sadq", "gate": {"kind": "gap"}, "model": {"kind": "linear"}},
+    "a head, an encoder, a bootstrap rule and an intention": {
+        "head": {"kind": "bounded", "low": 0.0, "high": 1.5},
+        "encoder": {"kind": "waves", "features": 8},
+        "bootstrap": {"kind": "softmax", "temperature": 0.1},
+        "intended": {"kind": "boltzmann", "temperature": 0.5},
+    },
+    "a replay, an optimiser and a deviation": {
+        "replay": {"kind": "capped", "ceiling": 0.5},
+        "optimiser": {"kind": "lion", "beta1": 0.9, "beta2": 0.99},
+        "deviation": {"kind": "again"},
+    },
+    "a whole behaviour, an ensemble and a return": {
+        "exploration": {"kind": "ladder", "base": 0.3},
+        "ensemble": {"kind": "relative", "size": 3},
+        "head": {"kind": "log-cosh"},
+    },
+}
+"""What config.json then says."""
+
+
+def imports(names: str) -> str:
+    return " ".join(f"--import {name}" for name in names.split())
+
+
+class Killed(BaseException):
+    """Nothing of ours runs after it, and nothing more is written."""
+
+
+@contextlib.contextmanager
+def killing(step: int):
+    """A progress display under which the process dies at a step, before that chunk's checkpoint is written."""
+
+    @contextlib.contextmanager
+    def display(experiment, quiet=False):
+        def update(now):
+            if now.step >= step:
+                raise Killed
+
+        yield update
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(progress, "display", display)
+        yield
+
+
+def test_every_module_of_the_docs_is_short_and_used_here(modules):
+    assert all(len(content.splitlines()) < 40 for content in modules.values())
+    assert set(modules) == {name for names, _ in USES.values() for name in names.split()}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_users_modules_train_resume_to_the_bit_evaluate_and_report(use, sadq, desk):
+    names, choices = USES[use]
+    agent, flags = choices.split(maxsplit=1)
+    command = f"train bitflip-quick {agent} {imports(names)} {flags} {SIZES} --out"
+    done = sadq(command, "whole")
+    assert done.code == 0, done.err
+    config = json.loads((desk / "whole" / "config.json").read_text())["config"]
+    assert {name: config[name] for name in CHOSEN[use]} == CHOSEN[use]
+
+    with killing(STEPS // 2):
+        sadq(command, "halves")
+    assert not (desk / "halves" / "result.json").exists()
+    assert tiny_runs.checkpoint.latest(desk / "halves" / CHECKPOINTS).name == f"{(STEPS // 2 - CHUNK) // 16:010d}"
+    for first in range(len(names.split())):
+        too_few = " ".join(name for index, name in enumerate(names.split()) if index != first)
+        unknown = sadq("resume halves", imports(too_few))
+        assert unknown.code == 2 and "--import" in unknown.err and unknown.err.count("\n") == 1, unknown.err
+    resumed = sadq("resume halves", imports(names))
+    assert resumed.code == 0, resumed.err
+    tiny_runs.assert_same_run(desk / "halves", desk / "whole")
+
+    judged = sadq("evaluate halves --episodes 2 --json", imports(names))
+    assert judged.code == 0, judged.err
+    members = json.loads(judged.out.splitlines()[-1])["members"]
+    assert [member["seed"] for member in members] == [0, 1]
+    assert all(set(member["returns"]) <= {0.0, 1.0} for member in members)
+    page = sadq("report whole halves --out report", imports(names))
+    assert page.code == 0, page.err
+    assert (desk / "report" / "report.md").stat().st_size > 0 or list((desk / "report").iterdir())
+
+
+def test_the_list_and_the_help_of_the_command_line_know_a_users_entries(sadq):
+    assert "bounded" not in sadq("list axes").out
+    listed = sadq("list axes", imports("my_head my_gate my_exploration"))
+    assert listed.code == 0 and all(name in listed.out for name in ("bounded", "gap", "boltzmann", "ladder"))
+    assert "rainbow-iqn" in sadq("list agents", imports("my_agent")).out
+    shown = sadq("train bitflip-quick dqn --head bounded --help", imports("my_head"))
+    assert shown.code == 0 and "--head.high" in shown.out and "The largest return." in shown.out
+    refused = sadq("train bitflip-quick dqn --head bounded --head.high -1", imports("my_head"))
+    assert refused.code == 2 and refused.err == "sadq: Bounded: high = -1.0 must be above low.\n"
+
 
 KILLED_HALFWAY = """
-import os, signal, sys
-from sadq.experiment import run
-advance = run.Experiment._advance
-def advance_and_die(experiment):
-    progress = advance(experiment)
-    if experiment.step >= 640:
-        os.kill(os.getpid(), signal.SIGKILL)  # this chunk's checkpoint is not written any more
-    return progress
-run.Experiment._advance = advance_and_die
+import os, signal
+from sadq.experiment import progress
+from contextlib import contextmanager
+
+@contextmanager
+def display(experiment, quiet=False):
+    yield lambda now: os.kill(os.getpid(), signal.SIGKILL) if now.step >= {step} else None
+
+progress.display = display
 from sadq.cli.main import main
 main()
 """
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
-    """A folder with all the modules of the docs, as their reader would have them."""
-    folder = tmp_path_factory.mktemp("desk")
-    for page in [ROOT / "docs" / "README.md", *(ROOT / "docs" / "axes").glob("*.md")]:
-        for name, content in MODULE.findall(page.read_text()):
-            assert len(content.splitlines()) < 40, f"{name} on {page.name} is no short module"
-            (folder / f"{name}.py").write_text(content)
-    return folder
+def test_processes_that_are_really_killed_resume_to_the_same_bits(desk, sadq):
+    """What the tests above do in one process, in four: only files and --import tell them of each other."""
+    command = f"train bitflip-quick dqn {imports('my_head my_replay')} --head bounded --replay capped {NARROW} {SIZES}"
+    whole = sadq(command, "--out whole")
+    assert whole.code == 0, whole.err
 
+    def process(*words: str) -> subprocess.CompletedProcess:
+        settings = tiny_runs.variables() | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        return subprocess.run([sys.executable, *words], env=settings, capture_output=True, text=True, timeout=300)
 
-def sadq(desk: Path, *arguments: str, program: tuple[str, ...] = ("-m", "sadq")) -> subprocess.CompletedProcess:
-    settings = {**os.environ, "XDG_CACHE_HOME": str(desk / "cache"), "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(
-        [sys.executable, *program, *arguments], cwd=desk, env=settings, capture_output=True, text=True, timeout=300
-    )
-
-
-def checksum(run: Path) -> str:
-    newest = sorted((run / "checkpoints").glob("[0-9]*"))[-1]
-    return json.loads((newest / "checkpoint.json").read_text())["sha256"]
-
-
-@pytest.mark.parametrize("module", USES)
-def test_a_users_module_trains_resumes_bitwise_evaluates_and_reports(module, desk):
-    agent, *choices = (USES[module] + (MODEL if "+sadq" in USES[module] else "")).split()
-    command = ["train", "bitflip-quick", agent, "--import", module, *choices, *TINY.split(), "--out"]
-    whole, halves = desk / f"{module}-whole", desk / f"{module}-halves"
-    done = sadq(desk, *command, str(whole))
-    assert done.returncode == 0, done.stderr
-    killed = sadq(desk, *command, str(halves), program=("-c", KILLED_HALFWAY))
-    assert killed.returncode == -9 and not (halves / "result.json").exists(), killed.stderr
-    unknown = sadq(desk, "resume", str(halves))
+    killed = process("-c", KILLED_HALFWAY.format(step=STEPS // 2), *command.split(), "--out", "halves")
+    assert killed.returncode == -signal.SIGKILL and os.path.exists("halves/config.json"), killed.stderr
+    unknown = process("-m", "sadq", "resume", "halves")
     assert unknown.returncode == 2 and "--import" in unknown.stderr and "Traceback" not in unknown.stderr
-    resumed = sadq(desk, "resume", str(halves), "--import", module, "--quiet")
+    resumed = process("-m", "sadq", "resume", "halves", *imports("my_head my_replay").split())
     assert resumed.returncode == 0, resumed.stderr
-    assert checksum(halves) == checksum(whole)
-    lines = [(run / "evaluations.jsonl").read_text() for run in (whole, halves)]
-    assert lines[0] == lines[1]
-    judged = sadq(desk, "evaluate", str(halves), "--import", module, "--episodes", "2", "--json")
-    assert judged.returncode == 0 and len(json.loads(judged.stdout.splitlines()[-1])["members"]) == 2, judged.stderr
-    page = sadq(desk, "report", str(whole), str(halves), "--import", module, "--out", str(desk / f"{module}-report"))
-    assert page.returncode == 0 and list((desk / f"{module}-report").iterdir()), page.stderr
+    tiny_runs.assert_same_run(desk / "halves", desk / "whole")

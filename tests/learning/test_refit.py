@@ -45,7 +45,7 @@ class Case:
 
     def _refit(self, state: LearnerState, contents: Transition, rows: jax.Array, number: jax.Array, due: jax.Array):
         phase = phase_of(self.learner, self.hyper, rows=rows, collect=number)
-        returns = self.learner._returns(state, phase, contents)
+        returns = self.learner.returns(state, phase, contents)
         return self.learner.refit.refitted(state, phase, due, returns, self.learner.store)
 
     def refit(self, state: LearnerState, contents: Transition, rows: int, number: int = NUMBER, due: bool = True):

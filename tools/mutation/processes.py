@@ -4,6 +4,8 @@ In them an import hook serves other sources than the files'; nothing on disk is 
 """
 
 import ast
+import contextlib
+import ctypes
 import importlib.abc
 import importlib.util
 import json
@@ -23,6 +25,7 @@ OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not le
 MEMORY = 8 << 30  # bytes a process may ask for
 PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "rlax", "scipy.stats", "gymnasium")
 PROBE = "_mutation_probe"
+PR_SET_PDEATHSIG = 1
 
 
 class Served(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -155,6 +158,8 @@ def _forked(job: Job, folder: Path, root: Path) -> int:
         return process
     try:
         os.setsid()
+        with contextlib.suppress(AttributeError, OSError):  # Linux ends it with its parent, however that ends
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.chdir(root)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         output = os.open(folder / "output.txt", os.O_CREAT | os.O_WRONLY)
