@@ -101,7 +101,7 @@ class SADQ:
     @property
     def result(self) -> dict[str, Any]:
         """The run in numbers, as the command line's --json prints it."""
-        return self._begun.result()
+        return self._begun().result()
 
     def learn(self, steps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
         """Train every member for `steps` more env steps; `callback` sees each chunk and stops by returning False."""
@@ -132,7 +132,7 @@ class SADQ:
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
         here is recurrent.
         """
-        experiment = self._begun
+        experiment = self._begun()
         environment, members, step = experiment.environment, experiment.members, experiment.step
         if not 0 <= member < len(members):
             raise SadqError(f"There is no member {member}: this fleet has members 0 to {len(members) - 1}.")
@@ -159,7 +159,7 @@ class SADQ:
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has."""
-        path, experiment = Path(path), self._begun
+        path, experiment = Path(path), self._begun()
         if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / CONFIG).exists())):
             raise SadqError(f"{path} exists and is no saved agent: give a new folder, or one that `save` made.")
         with checkpoint.replacing(path) as beside:
@@ -185,7 +185,6 @@ class SADQ:
         model._take(experiment)
         return model
 
-    @property
     def _begun(self) -> Experiment:
         if not self._experiment.begun:
             self._experiment.begin()

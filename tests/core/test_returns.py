@@ -60,6 +60,7 @@ def test_huber_meets_itself_at_kappa():
     error = jnp.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
     np.testing.assert_array_equal(huber(error, 1.0), [1.5, 0.5, 0.125, 0.0, 0.125, 0.5, 1.5])
     np.testing.assert_array_equal(huber(jnp.array([0.5, 1.0]), 0.5), [0.125, 0.375])
+    np.testing.assert_array_equal(huber(error), huber(error, 1.0))
     slope = jax.vmap(jax.grad(huber), in_axes=(0, None))(error, 1.0)
     np.testing.assert_array_equal(slope, jnp.clip(error, -1, 1))
 

@@ -122,7 +122,8 @@ def test_a_users_modules_train_resume_to_the_bit_evaluate_and_report(use, sadq, 
     assert all(set(member["returns"]) <= {0.0, 1.0} for member in members)
     page = sadq("report whole halves --out report", imports(names))
     assert page.code == 0, page.err
-    assert (desk / "report" / "report.md").stat().st_size > 0 or list((desk / "report").iterdir())
+    written = (desk / "report" / "index.html").read_text()
+    assert all(f"{agent} ({run})" in written for run in ("whole", "halves"))
 
 
 def test_the_list_and_the_help_of_the_command_line_know_a_users_entries(sadq):

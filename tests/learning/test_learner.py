@@ -6,7 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables import filled_ring, numbers, one_hot, state_of, table_guidance, table_learner, table_model, table_network
+from tables import (
+    TableHead,
+    filled_ring,
+    numbers,
+    one_hot,
+    state_of,
+    table_guidance,
+    table_learner,
+    table_model,
+    table_network,
+)
 
 from sadq import keys
 from sadq.exploration import Behaviour, Best, Never
@@ -124,6 +134,24 @@ def test_the_target_is_copied_at_its_interval(update, copied):
         else:
             assert difference(state.target, before) == 0
     assert found == copied
+
+
+class Kept(TableHead):
+    """A head that is its rounded table once it is settled."""
+
+    def settled(self) -> "Kept":
+        return Kept(jnp.round(self.table))
+
+
+@pytest.mark.parametrize("update", [TargetUpdate(interval=4), TargetUpdate(soft_rate=0.5)], ids=["copied", "softly"])
+def test_a_target_is_settled_however_it_follows(update):
+    learner = table_learner(STATES, ACTIONS, target_update=update)
+    state = state_of(table_network(3 * VALUES, head=Kept), table_network(-VALUES, head=Kept))
+    after, _, _ = jax.jit(learner.learn)(state, numbers(), filled_ring(learner), None, jnp.int32(2))
+    online = after.online.parameters.head.table
+    followed = online if update.soft_rate is None else 0.5 * online + 0.5 * state.target.head.table
+    np.testing.assert_array_equal(after.target.head.table, np.round(followed))
+    assert (online != np.round(online)).any(), "what learns is not settled by that"
 
 
 def test_initial_networks_are_a_matter_of_the_seed_and_of_nothing_else():

@@ -94,6 +94,10 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         steps=row.n_step,
         time_limit_is_terminal=config.time_limit_is_terminal,
     )
+    rows = config.collect // config.environments + row.n_step - 1
+    if store.rows < rows:  # a config alone cannot know how many actors there are
+        held = f"at least one collect of all its actors, {rows * store.lanes} transitions"
+        raise SadqError(f"buffer_size = {config.buffer_size} is too small for {environment.name}: it must hold {held}.")
     returns = return_range(environment.name)
     shape = HeadShape(config.encoder.features, environment.action_count, row.dueling, row.noisy, returns)
 
