@@ -136,7 +136,7 @@ def test_the_settings_of_choices_reach_what_they_describe():
     quantile, behaviour = built("coact")
     assert (quantile.quantiles, quantile.huber_at, behaviour.deviation.starts) == (9, 0.5, 11)
     implicit, _ = built("iqn")
-    assert (implicit.levels, implicit.at.cosines, implicit.huber_at) == (5, 6, 0.25)
+    assert (implicit.count, implicit.at.cosines, implicit.huber_at) == (5, 6, 0.25)
     assert built("fqf")[0].proposal.weight.shape == (8, 4)
     assert built("teg")[1].deviation == EpsilonZ(1.5, 9)
     assert built("sunrise")[1].intended == UpperConfidence(2.5)

@@ -74,7 +74,7 @@ def test_a_full_disk_at_the_start_is_a_sentence(tmp_path, monkeypatch):
         (b"\xff\xfe", "cannot be read"),
         (b"[]", "is not of a run of this version"),
         (b"{}", "is not of a run of this version"),
-        (b'{"format": 2, "config": {}}', "is not of a run of this version"),
+        (b'{"format": 1, "config": {}}', "is not of a run of this version"),
         (b'{"format": 2, "config": {"stepz": 1}}', "unknown field 'stepz'"),
         (b'{"format": 2, "config": 3}', "config is not a table of fields"),
     ],

@@ -26,6 +26,7 @@ MEMORY = 8 << 30  # bytes a process may ask for
 PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "rlax", "scipy.stats", "gymnasium")
 PROBE = "_mutation_probe"
 PR_SET_PDEATHSIG = 1
+LONGEST_TURN = 5.0  # seconds
 
 
 class Served(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -124,18 +125,18 @@ class Job:
 
 def run_jobs(jobs: list[Job], workers: int, root: Path) -> Iterator[tuple[Job, Any, float]]:
     """(job, what came back or None if nothing did, seconds), as they end; one past its limit is ended."""
-    waiting, running = jobs[::-1], dict[int, tuple[Job, Path, float]]()
+    waiting, running, now = jobs[::-1], dict[int, tuple[Job, Path, float]](), _Clock()
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 job = waiting.pop()
                 folder = root / "build" / "mutants" / f"job-{os.getpid()}-{len(waiting)}"
                 folder.mkdir(parents=True)
-                running[_forked(job, folder, root)] = job, folder, time.monotonic()
+                running[_forked(job, folder, root)] = job, folder, now()
             time.sleep(0.02)
             for process, (job, folder, start) in list(running.items()):
                 ended = os.waitpid(process, os.WNOHANG)[0] == process
-                seconds = time.monotonic() - start
+                seconds = now() - start
                 if not ended and seconds > job.limit:
                     os.killpg(process, signal.SIGKILL)
                     ended = os.waitpid(process, 0)[0] == process
@@ -150,6 +151,19 @@ def run_jobs(jobs: list[Job], workers: int, root: Path) -> Iterator[tuple[Job, A
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Clock:
+    """Seconds in which this process was not asleep: a laptop's pause is no reason to end anything."""
+
+    def __init__(self) -> None:
+        self.read, self.seconds = time.monotonic(), 0.0
+
+    def __call__(self) -> float:
+        read = time.monotonic()
+        self.seconds += min(read - self.read, LONGEST_TURN)
+        self.read = read
+        return self.seconds
 
 
 def _forked(job: Job, folder: Path, root: Path) -> int:
