@@ -32,10 +32,8 @@ class Agreement(Single):
 
     size: int = 5  # type: ignore[misc]
     """How many networks."""
-
     temperature: float = 10.0
     """T: how strongly disagreement lowers a backup's weight."""
-
     bootstrap_share: float = 1.0  # type: ignore[misc]
     """The share of transitions that each network learns from (beta of the Bernoulli masks)."""
 

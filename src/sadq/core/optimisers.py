@@ -36,10 +36,8 @@ class Adam:
 
     beta1: float = 0.9
     """How much of the mean gradient is kept at a step."""
-
     beta2: float = 0.999
     """How much of the mean squared gradient is kept at a step."""
-
     epsilon: float = 1e-8
     """Added to the root of the mean square."""
 
@@ -82,7 +80,6 @@ class RMSprop:
 
     decay: float = 0.95
     """How much of the mean squared gradient is kept at a step."""
-
     epsilon: float = 1e-5
     """Added to the root of the mean square."""
 

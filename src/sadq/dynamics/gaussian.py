@@ -31,16 +31,12 @@ class Gaussian:
 
     hidden: tuple[int, ...] = (256, 256)
     """Sizes of the hidden layers."""
-
     state_scale: float = 1.0
     """States are divided by this for the model (the paper's State Norm)."""
-
     loss: Literal["sample", "nll"] = "sample"
     """Squared error of a sampled successor (the paper), or the Gaussian likelihood."""
-
     rollout: Literal["sample", "mean"] = "sample"
     """Whether a rollout samples the successor (the paper) or takes its mean."""
-
     continuation: bool = False
     """Also predict whether the episode goes on, and discount the score by it."""
 

@@ -71,7 +71,6 @@ class EpsilonZ(Rule):
 
     exponent: float = 2.0
     """How fast the probability of n falls."""
-
     longest: int = 100
     """The largest n."""
 

@@ -23,22 +23,16 @@ class Bayesian:
 
     prior_deviation: float = 1.0
     """sigma of the prior over last-layer weights."""
-
     noise_deviation: float | None = None
     """sigma_n of a return around its expectation; None: as large as the residuals are."""
-
     samples: int = 10_000
     """Transitions that a refit looks at; fewer while the replay holds fewer."""
-
     chunk: int = 500
     """Of these at a time, to bound memory."""
-
     refit_interval: int | None = None
     """Env steps between refits; None: at each copy to the target network, 2000 where there is none."""
-
     resample_interval: int = 1000
     """Env steps after which the weights that it learns by are drawn anew."""
-
     huber: float | None = None
     """Where the loss turns from quadratic to linear; None: squared error."""
 

@@ -120,7 +120,6 @@ class Categorical:
 
     atoms: int = 51
     """How many returns have a probability of their own."""
-
     support: tuple[float, float] | None = None
     """The smallest and the largest of them; None: by environment, -100 and 100 for unknown ones."""
 
@@ -155,10 +154,8 @@ class Quantile:
 
     quantiles: int = 200
     """How many levels."""
-
     huber: float = 1.0
     """Where the quantile loss turns from quadratic to linear (kappa); 0: linear throughout."""
-
     mixing: Literal["interpolate", "mixture"] = "interpolate"
     """How SADQ combines two returns: level by level (the paper), or as a true mixture."""
 

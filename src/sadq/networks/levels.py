@@ -54,13 +54,10 @@ class Implicit:
 
     levels: int = 32
     """Levels per forward pass, the same for learning, targets and acting (N, N', K)."""
-
     cosines: int = 64
     """Size of a level's cosine embedding."""
-
     huber: float = 1.0
     """Where the quantile loss turns from quadratic to linear (kappa); 0: linear throughout."""
-
     mixing: Literal["interpolate", "mixture"] = "interpolate"
     """How SADQ combines two returns: level by level (the paper), or as a true mixture."""
 

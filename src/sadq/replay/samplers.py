@@ -95,7 +95,6 @@ class Prioritised:
 
     exponent: float = 0.6
     """How strongly priorities matter."""
-
     importance: float = 0.4
     """The initial strength of the correction, which grows to 1 over the run."""
 

@@ -17,32 +17,7 @@ from sadq.report.runs import ORIGINS, Run, differences, load_all
 from sadq.report.stats import conclusion, interval, number
 
 FORMAT = 1
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6573; --rule: #d9dee5; --back: #fff; --box: #f5f7fa;
-  --warn: #fff6e0; --edge: #d99a00; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e7ed; --soft: #9aa5b4; --rule: #353d49; --back: #14181f;
-  --box: #1c222b; --warn: #2e2714; --edge: #d99a00; --accent: #6bb8e6; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.25rem 4rem; max-width: 68rem; color: var(--ink); background: var(--back);
-  font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 1.5rem; }
-h2 { font-size: 1.25rem; margin: 2.75rem 0 .75rem; padding-top: 1.25rem; border-top: 1px solid var(--rule); }
-h3 { font-size: 1rem; margin: 1.75rem 0 .5rem; }
-.words p { padding-left: 1rem; border-left: 3px solid var(--accent); max-width: 52rem; }
-.notes { background: var(--warn); border-left: 3px solid var(--edge); padding: .75rem 1rem; }
-.notes p { margin: 0; font-weight: 600; }
-.notes ul, .how ul { margin: .3rem 0; padding-left: 1.2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .4rem .8rem .4rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--rule); }
-th { color: var(--soft); font-weight: 600; }
-td, .words span { white-space: nowrap; }
-figure { margin: 1.25rem 0; }
-figure img { display: block; width: 100%; height: auto; background: #fff; border: 1px solid var(--rule);
-  border-radius: 6px; padding: .5rem; }
-figcaption, .how, small, summary { color: var(--soft); font-size: .875rem; }
-summary { cursor: pointer; margin: .5rem 0; }
-"""
+STYLE = Path(__file__).with_name("style.css").read_text()
 CAPTIONS = {
     "learning": "Greedy evaluation. Thick: mean over seeds; band: 95% bootstrap interval; thin: the seeds, unsmoothed.",
     "delta-q": "ΔQ, the best minus the worst action value over the update batch: "
