@@ -195,6 +195,7 @@ PAGE_OF = {
     "ensemble": "ensemble.md",
     "gate": "gate.md",
     "model": "dynamics.md",
+    "pacing": "dynamics.md",
     "optimiser": "optimiser.md",
 }
 

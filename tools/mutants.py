@@ -5,7 +5,8 @@
     python tools/mutants.py --mutant ID      one fault: its diff, and its tests in the open
 
 A fault goes to the test files that reach its function, as a run without any fault has seen, until one of them fails or
-takes far too long. `tests/tools/equivalent_mutants.json` names those that no test could notice, each with its reason.
+takes far too long. A call that was interrupted is gone on with by the next. `tests/tools/equivalent_mutants.json` names
+those that no test could notice, each with its reason.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mutation.baseline import Baseline, baseline_of, sources_of, tests_of
+from mutation.baseline import Baseline, baseline_of, sources_of, state_of, tests_of
 from mutation.mutant import Mutant
 from mutation.processes import OPTIONS, Job, Served, preload, run_jobs, tested
 from mutation.sites import mutants
@@ -93,6 +94,25 @@ def judged(
         outcome = "timeout" if seconds > job.limit else "survived" if failed == [] else "killed"
         by = "" if outcome != "killed" else failed[0] if failed else "the process died"
         yield Verdict(by_id[job.name], outcome, by, seconds)
+
+
+class Kept:
+    """The verdicts of an interrupted call, which the next one takes over as long as no source and no test has changed."""
+
+    def __init__(self, path: Path, state: str):
+        self._path, stored = path, json.loads(path.read_text()) if path.exists() else {}
+        self._stored = stored if stored.get("state") == state else {"state": state, "verdicts": {}}
+
+    def of(self, mutant: Mutant) -> Verdict | None:
+        """What became of a fault in an earlier call."""
+        found = self._stored["verdicts"].get(mutant.id)
+        return None if found is None else Verdict(mutant, *found)
+
+    def add(self, verdict: Verdict) -> None:
+        self._stored["verdicts"][verdict.mutant.id] = [verdict.outcome, verdict.by, verdict.seconds]
+        beside = self._path.with_suffix(".tmp")
+        beside.write_text(json.dumps(self._stored))
+        beside.replace(self._path)
 
 
 def summary(verdicts: list[Verdict], sources: dict[str, str], reasons: dict[Key, str]) -> str:
@@ -176,8 +196,14 @@ def main(arguments: list[str] | None = None) -> int:
         return show(sample[0], root, sources[sample[0].path], baseline)
     tried = [mutant for mutant in sample if given.recheck or mutant.key not in reasons]
     verdicts = [Verdict(mutant, "equivalent") for mutant in sample if mutant not in tried]
-    for number, verdict in enumerate(judged(tried, root, sources, baseline, given.workers), 1):
+    kept = Kept(root / "build" / "mutants" / "verdicts.json", state_of(root))
+    earlier = [verdict for mutant in tried if (verdict := kept.of(mutant)) is not None]
+    verdicts += earlier
+    judged_before = {verdict.mutant.id for verdict in earlier}
+    left = [mutant for mutant in tried if mutant.id not in judged_before]
+    for number, verdict in enumerate(judged(left, root, sources, baseline, given.workers), 1 + len(earlier)):
         verdicts.append(verdict)
+        kept.add(verdict)
         place = f"[{number}/{len(tried)}]"
         print(f"{place} {verdict.outcome} {verdict.seconds:.1f} s  {verdict.mutant.id}  {verdict.by}", flush=True)
     counts = Counter(verdict.outcome for verdict in verdicts)

@@ -11,6 +11,7 @@ from sadq.core.bootstrap import BOOTSTRAPS
 from sadq.core.ensembles import ENSEMBLES
 from sadq.core.gates import GATES
 from sadq.core.optimisers import OPTIMISERS
+from sadq.core.schedules import PACINGS
 from sadq.dynamics import MODELS
 from sadq.exploration import DEVIATIONS, EXPLORATIONS, INTENTIONS
 from sadq.networks import ENCODERS, HEADS
@@ -23,7 +24,18 @@ def _by_name(*axes: Axis) -> dict[str, Axis]:
 
 
 AXES = _by_name(
-    HEADS, ENCODERS, BOOTSTRAPS, INTENTIONS, DEVIATIONS, EXPLORATIONS, REPLAYS, ENSEMBLES, GATES, MODELS, OPTIMISERS
+    HEADS,
+    ENCODERS,
+    BOOTSTRAPS,
+    INTENTIONS,
+    DEVIATIONS,
+    EXPLORATIONS,
+    REPLAYS,
+    ENSEMBLES,
+    GATES,
+    MODELS,
+    PACINGS,
+    OPTIMISERS,
 )
 
 

@@ -292,3 +292,11 @@ def test_a_mix_that_is_all_base_equals_the_base_bitwise(update: Callable, count:
     expected_losses, expected_gradients = jax.jit(base_update)(*arguments)
     np.testing.assert_array_equal(losses, expected_losses)
     np.testing.assert_array_equal(gradients, expected_gradients)
+
+
+@pytest.mark.parametrize(("count", "together"), [(1, 1), (2, 1), (3, 1), (8, 4), (12, 4), (16, 8), (200, 8)])
+def test_several_targets_are_taken_at_a_turn_which_divide_their_count_and_leave_a_loop(count: int, together: int):
+    numbers = jnp.ones(count)
+    traced = jax.make_jaxpr(functools.partial(target_by_target, kappa=1.0))(jnp.ones(3), jnp.ones(3), numbers, numbers)
+    (loop,) = [equation for equation in traced.eqns if equation.primitive.name == "scan"]
+    assert loop.params["unroll"] == together

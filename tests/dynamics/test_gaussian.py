@@ -8,7 +8,7 @@ import optax
 import pytest
 
 from sadq import keys
-from sadq.dynamics import Gaussian, GaussianModel
+from sadq.dynamics import Gaussian, GaussianModel, ModelShape
 from sadq.errors import SadqError
 from sadq.types import Transition
 
@@ -16,7 +16,7 @@ KEY = keys.member_key(1)
 
 
 def model(**settings) -> GaussianModel:
-    return Gaussian((32, 32), **settings).build((4,), 3, KEY)
+    return Gaussian((32, 32), **settings).build(ModelShape((4,), 3), KEY)
 
 
 def features(observation):
@@ -146,7 +146,7 @@ def test_the_sampled_loss_drives_sigma_towards_zero_and_the_mean_towards_the_tru
 
 def test_images_of_bytes_are_read_as_numbers_and_predicted_in_their_own_shape():
     """uint8[4, 4, 1] with 0 ... 255 as a scale: the loss is of the numbers, and nothing wraps."""
-    made = Gaussian((8,), state_scale=255.0).build((4, 4, 1), 3, KEY)
+    made = Gaussian((8,), state_scale=255.0).build(ModelShape((4, 4, 1), 3), KEY)
     frames = jax.random.randint(KEY, (2, 4, 4, 1), 0, 256).astype(jnp.uint8)
     seen = one()._replace(observation=frames[0], next_observation=frames[1])
     numbers = seen._replace(observation=frames[0].astype(jnp.float32), next_observation=frames[1].astype(jnp.float32))

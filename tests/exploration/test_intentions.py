@@ -124,3 +124,8 @@ def test_thompson_follows_its_posterior():
     action, _ = jax.jit(rule.act)(now, memory)
     chance = stats.norm.cdf(1 / np.sqrt(1 + 4))
     assert stats.binomtest(int(np.sum(action)), LANES, chance).pvalue > 1e-3
+
+
+def test_the_published_numbers_are_the_defaults():
+    assert UpperConfidence().width == 1.0
+    assert Thompson().interval == 1000

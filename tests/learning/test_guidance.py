@@ -24,7 +24,7 @@ from sadq import keys
 from sadq.core.bootstrap import Double
 from sadq.core.gates import BatchReliability, Fixed, SampleReliability
 from sadq.core.rollout import Prediction
-from sadq.dynamics import Gaussian
+from sadq.dynamics import Gaussian, ModelShape
 from sadq.learning.guidance import Advice, Seen
 from sadq.learning.legal import every_action, legal_actions
 from sadq.types import Batch, Transition
@@ -186,7 +186,7 @@ LARGE = jax.random.normal(KEY, (7, 7))
 def scored(candidates: int | None = None, chunk: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """(rollout scores, target values), [B, 7], by a model that samples; the third action is illegal everywhere."""
     choice = Gaussian(hidden=(8,))
-    model = filled(jax.eval_shape(lambda key: choice.build((7,), 7, key), KEY), 0)
+    model = filled(jax.eval_shape(lambda key: choice.build(ModelShape((7,), 7), key), KEY), 0)
     network = table_network(LARGE)
     guidance = table_guidance(model, 7, chunk=chunk, candidates=candidates)
     following = jax.random.normal(keys.member_key(2), (12, 7))
@@ -259,3 +259,8 @@ def test_a_model_of_features_learns_from_the_target_network_s():
     # 10 at the predicted state and 2 at the real one, which are the same only in the last two steps.
     np.testing.assert_allclose(parts["model_state_loss"], [104, 104, 104, 64, 64], rtol=1e-6)
     assert after.model.diverged_at == -1 and after.model.steps == 1
+
+
+def test_unless_told_otherwise_every_action_is_rolled_out_once():
+    plain = table_guidance(MODEL, 2)
+    assert (plain.samples, plain.chunk, plain.candidates, plain.gate) == (1, None, None, Fixed())

@@ -10,7 +10,7 @@ from tables import filled, numbers, state_of
 from sadq import keys
 from sadq.core.bootstrap import Greedy
 from sadq.core.gates import BatchReliability
-from sadq.dynamics import Gaussian
+from sadq.dynamics import Gaussian, ModelShape
 from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
 from sadq.networks import Dense, HeadShape, Network, Scalar
@@ -33,7 +33,9 @@ def test_a_whole_phase_on_images_of_bytes():
             encoder = Dense((8,)).build((4, 4, 1), keys.purpose(key, "encoder"))
             return Network(encoder, Scalar().build(HeadShape(8, ACTIONS), keys.purpose(key, "head")))
 
-        guidance = Guidance(lambda key: model.build((4, 4, 1), ACTIONS, key), ACTIONS, 4, 1, gate=BatchReliability())
+        guidance = Guidance(
+            lambda key: model.build(ModelShape((4, 4, 1), ACTIONS), key), ACTIONS, 4, 1, gate=BatchReliability()
+        )
         learner = Learner(
             make, Greedy(), store, Uniform().sampler(store), ACTIONS, 2, 6, 4, 1, 100, TargetUpdate(), guidance=guidance
         )

@@ -98,3 +98,10 @@ def test_its_loss_is_the_one_that_was_asked_for(huber, loss):
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(SadqError, match=next(iter(settings))):
         Bayesian(**settings)
+
+
+def test_phi_may_have_a_width_of_its_own():
+    head = Bayesian().build(HeadShape(WIDTH, ACTIONS, hidden=5), KEY)
+    assert head.hidden.weight.shape == (WIDTH, 5) and head.weights.shape == (ACTIONS, 5)
+    assert head.posterior.root.shape == (ACTIONS, 5, 5)
+    assert head.drawn(KEY).mean(jnp.ones(WIDTH)).shape == (ACTIONS,)

@@ -218,3 +218,12 @@ def test_only_the_proposal_is_optimised_apart():
     assert (own.decay, own.epsilon) == (0.95, 1e-5) and network.head.own_learning_rate == 1e-4
     assert Fraction(learning_rate=0.5).build(HeadShape(WIDTH, ACTIONS), KEY).own_learning_rate == 0.5
     assert set(jax.tree.leaves(network_of(implicit()).movers())) == {Mover.RUN}
+
+
+@pytest.mark.parametrize("choice", [Implicit(LEVELS, COSINES), Fraction(LEVELS, COSINES)])
+def test_the_embedding_is_as_wide_as_the_features_whatever_the_stream_is(choice):
+    head = choice.build(HeadShape(WIDTH, ACTIONS, hidden=5), KEY)
+    assert head.at.embedding.weight.shape == (COSINES, WIDTH)
+    assert head.at.stream.hidden.weight.shape == (WIDTH, 5) and head.at.stream.advantage.weight.shape == (5, ACTIONS)
+    assert head(FEATURES).mean.shape == (ACTIONS,)
+    np.testing.assert_allclose(head.mean(FEATURES), head(FEATURES).mean, rtol=1e-5, atol=1e-6)

@@ -88,3 +88,21 @@ def test_a_noisy_dueling_stream_has_noise_of_its_own_in_either_half():
     assert [layer.blocks for layer in layers] == [2, 1, 1]
     plain = ActionStream(HeadShape(8, 3, noisy=True), 1, KEY)
     assert plain.hidden.blocks == 1 and plain.value is None
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("dueling", [False, True])
+def test_the_hidden_layer_may_have_a_width_of_its_own(dueling, noisy):
+    stream = ActionStream(HeadShape(8, 3, dueling, noisy, hidden=5), 4, KEY)
+    assert stream.hidden.weight.shape == (8, 10 if dueling else 5) and stream.advantage.weight.shape == (5, 12)
+    assert stream(FEATURES).shape == (3, 4) and (stream.value is None) != dueling
+    masked = stream(FEATURES, jnp.ones(3, bool))
+    np.testing.assert_allclose(stream(FEATURES), masked, rtol=1e-5, atol=1e-6)
+
+
+def test_it_is_as_wide_as_the_features_unless_it_is_told():
+    for shape in (HeadShape(8, 3, True), HeadShape(8, 3, True, hidden=8)):
+        assert shape.width == 8
+        np.testing.assert_array_equal(
+            ActionStream(shape, 4, KEY)(FEATURES), ActionStream(HeadShape(8, 3, True), 4, KEY)(FEATURES)
+        )

@@ -38,6 +38,14 @@ def files_of(root: Path, stage: str) -> list[str]:
     return [str(file.relative_to(root)) for file in found]
 
 
+def state_of(root: Path) -> str:
+    """A digest of all sources and tests."""
+    digest = hashlib.sha256()
+    for file in sorted([*(root / "src").rglob("*.py"), *(root / "tests").rglob("*.py")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 def baseline_of(root: Path, stages: Stages, folders: set[str], workers: int) -> dict[str, Baseline]:
     """Every test file that the folders' faults may need, run once; kept until it or what it may use changes."""
     files = sorted({file for folder in folders for stage in stages[folder] for file in files_of(root, stage)})

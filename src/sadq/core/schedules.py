@@ -1,10 +1,12 @@
 """Numbers that change with training: exploration, learning rate, importance exponent, model-update credit."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
-from sadq.types import Array
+from sadq.registry import Axis, positive, require
+from sadq.types import Array, PyTree
 
 Decay = Literal["exponential", "linear"]
 
@@ -28,7 +30,9 @@ def importance_exponent(progress: Array, start: Array | float) -> Array:
     return start + (1 - start) * jnp.clip(progress, 0, 1)
 
 
-def model_update_credit(credit: Array, reconstruction: Array, threshold: Array, fraction: Array) -> tuple[Array, Array]:
+def model_update_credit(
+    credit: Array, reconstruction: Array, threshold: Array | float, fraction: Array | float
+) -> tuple[Array, Array]:
     """The paper's adaptive model schedule: (is an update due, credit left).
 
     Each slot earns one whole credit while the last reconstruction loss is above the threshold, else only the reduced
@@ -37,3 +41,74 @@ def model_update_credit(credit: Array, reconstruction: Array, threshold: Array, 
     earned = credit + jnp.where(reconstruction >= threshold, 1.0, fraction)
     due = earned >= 1
     return due, jnp.where(due, earned - 1, earned)
+
+
+PACINGS = Axis("pacing", "which of its slots a model update takes")
+
+
+class Credit(NamedTuple):
+    """What an adaptive pacing remembers."""
+
+    earned: Array  # f32[]
+    reconstruction: Array  # f32[]: of the newest model update
+
+
+class Pacing(Protocol):
+    """A rule; what it remembers is a pytree of its own, None where every slot is taken."""
+
+    def init(self) -> PyTree:
+        """The memory before the first slot."""
+
+    def due(self, memory: PyTree, slot: Array) -> tuple[Array, PyTree]:
+        """(whether slot number `slot` i32[] is taken bool[], the memory after it)."""
+
+    def told(self, memory: PyTree, reconstruction: Array) -> PyTree:
+        """The memory after an update whose model reconstructed as badly as this, f32[]."""
+
+
+@PACINGS.register("every")
+@dataclass(frozen=True)
+class EverySlot:
+    """A model update in every slot."""
+
+    def init(self) -> None:
+        return None
+
+    def due(self, memory: None, slot: Array) -> tuple[Array, None]:
+        return jnp.bool_(True), None
+
+    def told(self, memory: None, reconstruction: Array) -> None:
+        return None
+
+
+@PACINGS.register("adaptive")
+@dataclass(frozen=True)
+class Adaptive:
+    """The paper's schedule: every slot while the model reconstructs badly, then only a share of them."""
+
+    threshold: float = 1e-3
+    """The reconstruction loss from which on every slot is taken (tau_M)."""
+    fraction: float = 0.4
+    """The share of slots that is taken below it (t_f)."""
+    in_phase: bool = False
+    """Take that share at the same slots in every member of a fleet, which so skip together; else as credit is earned."""
+
+    def __post_init__(self) -> None:
+        positive(self, "threshold")
+        require(self, 0 < self.fraction <= 1, "fraction", "must lie in (0, 1]")
+
+    def init(self) -> Credit:
+        """No credit, and a model that reconstructs nothing yet."""
+        return Credit(jnp.float32(0), jnp.float32(jnp.inf))
+
+    def due(self, credit: Credit, slot: Array) -> tuple[Array, Credit]:
+        """(whether slot number `slot` i32[] is taken, the credit after it)."""
+        if not self.in_phase:
+            taken, left = model_update_credit(credit.earned, credit.reconstruction, self.threshold, self.fraction)
+            return taken, credit._replace(earned=left)
+        before, after = slot * self.fraction, (slot + 1) * self.fraction
+        shared = jnp.floor(after) > jnp.floor(before)
+        return shared | (credit.reconstruction >= self.threshold), credit
+
+    def told(self, credit: Credit, reconstruction: Array) -> Credit:
+        return credit._replace(reconstruction=reconstruction)

@@ -1,4 +1,5 @@
-"""Learned one-step models: what SADQ asks of one, and the Gaussian of the paper; imports `networks`."""
+"""Learned one-step models: what SADQ asks of one, and the paper's two, of vectors and of images; imports `networks`."""
 
 from sadq.dynamics.gaussian import Gaussian, GaussianModel
-from sadq.dynamics.protocol import MODELS, DynamicsModel
+from sadq.dynamics.protocol import MODELS, DynamicsModel, ModelShape
+from sadq.dynamics.rssm import RSSM, RSSMModel

@@ -16,7 +16,7 @@ import optax
 
 from sadq import keys
 from sadq.core.rollout import Prediction
-from sadq.dynamics.protocol import MODELS, Space
+from sadq.dynamics.protocol import MODELS, ModelShape, Space
 from sadq.networks.layers import Linear
 from sadq.registry import layer_sizes, one_of, positive
 from sadq.types import Array, Key, Metrics, Transition
@@ -46,8 +46,8 @@ class Gaussian:
         one_of(self, "loss", "sample", "nll")
         one_of(self, "rollout", "sample", "mean")
 
-    def build(self, observation_shape: tuple[int, ...], action_count: int, key: Key) -> "GaussianModel":
-        return GaussianModel(observation_shape, action_count, self, key)
+    def build(self, shape: ModelShape, key: Key) -> "GaussianModel":
+        return GaussianModel(shape.observation, shape.actions, self, key)
 
 
 class GaussianModel(eqx.Module):

@@ -1,7 +1,7 @@
 """What SADQ asks of a learned one-step model: `encode` a state once, `step` it with any action, and learn by a `loss`."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from sadq.core.rollout import Prediction
 from sadq.registry import Axis
@@ -12,11 +12,23 @@ MODELS = Axis("model", "the learned one-step model that guides a SADQ target")
 Space = Literal["observation", "features"]
 
 
+class ModelShape(NamedTuple):
+    """What a model is built for."""
+
+    observation: tuple[int, ...]  # the shape of one
+    actions: int
+    features: int | None = None  # of the value network's encoder
+
+
 class DynamicsModel(Protocol):
     """A pytree of parameters with these functions of one sample."""
 
-    space: ClassVar[Space]
-    """What a prediction's `next_input` is: an observation, or features that the value network's head reads alone."""
+    @property
+    def space(self) -> Space:
+        """What a prediction's `next_input` is: an observation, or features that the value network's head reads alone.
+
+        The same for all predictions of a model: a class variable, or a matter of its settings.
+        """
 
     def encode(self, observation: Array) -> PyTree:
         """The context of one state, computed once for all its actions."""
@@ -31,4 +43,5 @@ class DynamicsModel(Protocol):
 class ModelChoice(Protocol):
     """An entry of the axis."""
 
-    def build(self, observation_shape: tuple[int, ...], action_count: int, key: Key) -> DynamicsModel: ...
+    def build(self, shape: ModelShape, key: Key) -> DynamicsModel:
+        """A model with its initial parameters."""

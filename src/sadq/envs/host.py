@@ -3,22 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from sadq import keys
-from sadq.envs import base
+from sadq.envs import shared
 from sadq.envs import workers as processes
-from sadq.envs.base import Environment, Timed
 from sadq.envs.contract import HostSpec
-from sadq.envs.group import IDLE, EnvironmentGroup, HostStep, Slot
+from sadq.envs.group import IDLE, EnvironmentGroup, HostStep, Part, SavedState, Slot, checked_actions, checked_shape
+from sadq.envs.native_as_host import NativeAsHost
+from sadq.envs.record import Record
 from sadq.errors import SadqError
-from sadq.types import Array, Key
 
 __all__ = ["HostEnvironments", "HostSpec", "HostStep", "NativeAsHost"]
-
-SavedState = dict[str, np.ndarray]
 
 
 class HostEnvironments:
@@ -43,54 +38,67 @@ class HostEnvironments:
         self.action_count = spec.action_count
         self.max_steps = spec.max_steps
         self.has_masks = spec.has_masks
-        self.shape = _shape(spec.name, seeds, environments)  # (M, E)
+        self.shape = checked_shape(spec.name, seeds, environments)  # (M, E)
+        self.halves = environments > 1
+        """Whether the two halves of the environments can take turns."""
         self.exact_resume = True
         """Whether the last `restore` reached just the observations that were saved."""
         slots = [Slot(int(seed), index) for seed in seeds for index in range(environments)]
         self.workers = processes.resolve(workers, spec, len(slots))
+        second = np.zeros(self.shape, bool)
+        second[:, Part.SECOND.lanes(environments)] = True
         self._runner: EnvironmentGroup | processes.WorkerPool
         if self.workers:
-            self._runner = processes.WorkerPool(spec, slots, purpose, self.workers)
+            self._runner = processes.WorkerPool(spec, slots, purpose, self.workers, second.reshape(-1))
+            self._board = self._runner.board
         else:
-            self._runner = EnvironmentGroup(spec, slots, purpose)
-        count = len(slots)
-        self._episodes = np.zeros(count, np.int64)
-        self._lengths = np.zeros(count, np.int64)
-        self._actions = np.zeros((count, 64), np.int32)  # of the current episodes; grows with the longest
-        self._observations: np.ndarray | None = None
+            self._board, rows = shared.private_board(spec, len(slots)), np.arange(len(slots))
+            self._runner = EnvironmentGroup(spec, slots, purpose, self._board, rows, second.reshape(-1))
+        self._views = {part: self._view(part) for part in Part}
+        self._actions = {part: self._of(part, self._board.action) for part in Part}
+        self._record = Record(self.shape)
+        self._silent = np.zeros(len(slots), bool)  # rows that are zeros because they were left alone
+        self._started = False
 
     def reset(self, start: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
         """Begin episode number `start` everywhere: (observations [M, E, *shape], masks bool[M, E, A] or None)."""
-        self._episodes[:] = start
-        self._lengths[:] = 0
-        observations, masks = self._runner.reset(self._episodes)
-        return self._current(observations, masks)
+        self._record.begin(start)
+        self._runner.reset(self._record.episodes.reshape(-1))
+        return self._current()
 
     def step(self, actions: np.ndarray) -> HostStep:
         """Take actions i32[M, E]; environments whose episode ends begin their next one right away.
 
         The action IDLE leaves an environment alone; it must be reset before it is stepped again.
         """
-        if self._observations is None:
-            raise SadqError(f"environment {self.name} was stepped before it was reset: call reset or restore first.")
-        flat = _checked_actions(self, actions).reshape(-1)
-        step = self._runner.step(flat)
-        self._record(flat, step.terminated | step.truncated)
-        self._observations = step.observation
-        parts: list[Any] = [None if part is None else part.reshape(self.shape + part.shape[1:]) for part in step]
+        self.send(actions)
+        parts: list[Any] = [None if part is None else part.copy() for part in self.receive()]
         return HostStep(*parts)
+
+    def send(self, actions: np.ndarray, part: Part = Part.WHOLE) -> None:
+        """Begin a step of all environments, or of a half whose actions are i32[M, its lanes]."""
+        if not self._started:
+            raise SadqError(f"environment {self.name} was stepped before it was reset: call reset or restore first.")
+        told = self._actions[part]
+        told[...] = checked_actions(self, actions, told.shape)
+        idle = IDLE in told.ravel().tolist()
+        if idle:
+            self._silence()
+        self._record.take(told, part)
+        self._runner.send(part, idle)
+
+    def receive(self, part: Part = Part.WHOLE) -> HostStep:
+        """What came of the actions that were sent: views, which change when the next ones are."""
+        self._runner.receive(part)
+        step = self._views[part]
+        self._record.finish(step.terminated | step.truncated, part)
+        return step
 
     def state(self) -> SavedState:
         """What `restore` needs: which episodes are under way, the actions taken in them, and where these led."""
-        if self._observations is None:
+        if not self._started:
             raise SadqError(f"environment {self.name} has no state before it was reset: call reset first.")
-        taken = np.arange(self._actions.shape[1]) < self._lengths[:, None]
-        return {
-            "episodes": self._episodes.reshape(self.shape).copy(),
-            "lengths": self._lengths.reshape(self.shape).copy(),
-            "actions": self._actions[taken],  # of one environment after another
-            "observations": self._observations.reshape(self.shape + self.observation_shape).copy(),
-        }
+        return self._record.state() | {"observations": self._views[Part.WHOLE].observation.copy()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """Replay the episodes of a saved state: (observations, masks) to go on from, and `exact_resume` is set."""
@@ -107,177 +115,37 @@ class HostEnvironments:
                 f"the saved state of environment {self.name} has observations of shape {state['observations'].shape}, "
                 f"expected {expected}: restore it with the seeds and environments that it was saved with."
             )
-        self._episodes = episodes.reshape(-1).astype(np.int64)
-        self._lengths = lengths.reshape(-1).astype(np.int64)
-        self._actions = np.zeros((len(self._lengths), max(64, int(self._lengths.max()))), np.int32)
-        self._actions[np.arange(self._actions.shape[1]) < self._lengths[:, None]] = actions
-        observations, masks, ended = self._runner.replay(self._episodes, self._lengths, actions)
-        self._episodes += ended
-        self._lengths[ended] = 0
-        observations, masks = self._current(observations, masks)
+        self._record.restore(episodes, lengths, actions)
+        ended = self._runner.replay(episodes.reshape(-1).astype(np.int64), lengths.reshape(-1), actions)
+        self._record.finish(ended.reshape(self.shape), Part.WHOLE)
+        observations, masks = self._current()
         self.exact_resume = not ended.any() and np.array_equal(observations, state["observations"])
         return observations, masks
+
+    def measures(self) -> dict[str, np.ndarray]:
+        """What the environments measured of the episodes since the last reset, by name: [M, E]."""
+        return {}
 
     def close(self) -> None:
         """Close the environments and end their workers."""
         self._runner.close()
 
-    def _current(self, observations: np.ndarray, masks: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-        self._observations = observations
-        seen = observations.reshape(self.shape + self.observation_shape)
-        return seen, None if masks is None else masks.reshape(*self.shape, -1)
+    def _current(self) -> tuple[np.ndarray, np.ndarray | None]:
+        self._started = True
+        self._silent[:] = False
+        seen = self._views[Part.WHOLE]
+        return seen.observation.copy(), None if seen.mask is None else seen.mask.copy()
 
-    def _record(self, actions: np.ndarray, finished: np.ndarray) -> None:
-        if self._lengths.max() == self._actions.shape[1]:
-            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
-        self._actions[np.arange(len(actions)), self._lengths] = actions
-        self._lengths += 1
-        self._lengths[finished] = 0
-        self._episodes += finished
+    def _silence(self) -> None:
+        """Zeros for what is left alone, written once: nobody else writes these rows until they are reset."""
+        newly = (self._board.action == IDLE) & ~self._silent
+        if newly.any():
+            self._silent |= newly
+            self._board.silence(newly)
 
+    def _of(self, part: Part, field: Any) -> Any:
+        """A field of the board as [M, the part's lanes, ...]."""
+        return None if field is None else field.reshape(self.shape + field.shape[1:])[:, part.lanes(self.shape[1])]
 
-class NativeAsHost:
-    """A native environment behind the interface of `HostEnvironments`, with the random keys of the compiled loop.
-
-    With root the member's key, environment e begins its first episode with the key at (0, e) of root's "reset" stream,
-    takes vector step t with the key at (t, e) of its "transition" stream, and an episode begun after step t takes the
-    key at (t + 1, e) of "reset". A purpose other than "collect" descends from root's stream of that name instead. Where
-    environments hold N actors, E here counts lanes: the actors of the first environment, then those of the next.
-    """
-
-    def __init__(
-        self,
-        environment: Environment,
-        seeds: Sequence[int],
-        environments: int,
-        workers: int | str = 0,
-        purpose: str = "collect",
-    ):
-        self.spec = environment
-        self.name = environment.name
-        self.observation_shape = environment.observation_shape
-        self.observation_dtype = np.dtype(environment.observation_dtype)
-        self.action_count = environment.action_count
-        self.max_steps = environment.max_steps
-        self.has_masks = environment.has_masks
-        members, count = _shape(environment.name, seeds, environments)
-        self.shape = members, count * environment.actors
-        self.workers = 0
-        self.exact_resume = True
-        roots = [keys.member_key(int(seed)) for seed in seeds]
-        if purpose != "collect":
-            roots = [keys.purpose(root, purpose) for root in roots]
-        streams = [(keys.purpose(root, "reset"), keys.purpose(root, "transition")) for root in roots]
-        self._reset_keys = jnp.stack([reset for reset, _ in streams])
-        self._transition_keys = jnp.stack([transition for _, transition in streams])
-        self._step = 0
-        self._timed: Timed | None = None
-        self._begin = jax.jit(self._begin_traced)
-        self._advance = jax.jit(self._advance_traced)
-        self._view = jax.jit(self._view_traced)
-
-    def reset(self, start: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
-        """Begin an episode everywhere, at step counter `start`: (observations [M, E, *shape], masks or None)."""
-        self._step = start
-        self._timed = self._begin(self._reset_keys, start)
-        return self._seen()
-
-    def step(self, actions: np.ndarray) -> HostStep:
-        """Take actions i32[M, E]; environments whose episode ends begin their next one right away."""
-        timed = self._started()
-        flat = _checked_actions(self, actions).astype(np.int32)
-        self._timed, step = self._advance(timed, flat, self._step, self._reset_keys, self._transition_keys)
-        self._step += 1
-        # Copied: JAX's own arrays come as views of memory that it may donate to a later call.
-        parts: list[Any] = [None if part is None else np.array(part) for part in step]
-        return HostStep(*parts)
-
-    def state(self) -> SavedState:
-        """The leaves of the environments' states, and the step counter."""
-        leaves = jax.tree.leaves(self._started())
-        return {"step": np.asarray(self._step)} | {f"leaf_{i}": np.array(leaf) for i, leaf in enumerate(leaves)}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
-        """Go on from a saved state, which is always exact: (observations, masks)."""
-        like = jax.eval_shape(self._begin, self._reset_keys, 0)
-        leaves, structure = jax.tree.flatten(like)
-        saved = [state[f"leaf_{i}"] for i in range(len(leaves)) if f"leaf_{i}" in state]
-        if [leaf.shape for leaf in saved] != [leaf.shape for leaf in leaves]:
-            raise SadqError(
-                f"the saved state of environment {self.name} has shapes {[leaf.shape for leaf in saved]}, expected "
-                f"{[leaf.shape for leaf in leaves]}: restore it with the seeds and environments it was saved with."
-            )
-        self._step = int(state["step"])
-        self._timed = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in saved])
-        return self._seen()
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def _started(self) -> Timed:
-        if self._timed is None:
-            raise SadqError(f"environment {self.name} was used before it was reset: call reset or restore first.")
-        return self._timed
-
-    def _seen(self) -> tuple[np.ndarray, np.ndarray | None]:
-        observations, masks = self._view(self._timed)
-        return np.array(observations), None if masks is None else np.array(masks)
-
-    def _begin_traced(self, reset_keys: Key, counter: Array) -> Timed:
-        def member(key: Key) -> Timed:
-            return base.reset_lanes(self.spec, self._keys_at(key, counter))[0]
-
-        return jax.vmap(member)(reset_keys)
-
-    def _view_traced(self, timed: Timed) -> tuple[Array, Array | None]:
-        def member(timed: Timed) -> tuple[Array, Array | None]:
-            observation = base.observe_lanes(self.spec, timed)
-            return observation, base.legal_lanes(self.spec, observation)
-
-        return jax.vmap(member)(timed)
-
-    def _advance_traced(
-        self, timed: Timed, actions: Array, counter: Array, reset_keys: Key, transition_keys: Key
-    ) -> tuple[Timed, tuple[Any, ...]]:
-        def member(timed: Timed, action: Array, fresh: Timed, key: Key) -> tuple[Timed, base.Step, Array | None]:
-            reached, step = base.step_lanes(self.spec, timed, action, self._keys_at(key, counter))
-            finished = base.of_environments(self.spec, step.terminated | step.truncated)
-
-            def chosen(new: Array, old: Array) -> Array:
-                return jnp.where(finished.reshape(finished.shape + (1,) * (new.ndim - 1)), new, old)
-
-            return jax.tree.map(chosen, fresh, reached), step, base.legal_lanes(self.spec, step.observation)
-
-        fresh = self._begin_traced(reset_keys, counter + 1)
-        current, step, next_mask = jax.vmap(member)(timed, actions, fresh, transition_keys)
-        observation, mask = self._view_traced(current)
-        outcome = (step.reward, step.observation, step.terminated, step.truncated, next_mask, observation, mask)
-        return current, outcome
-
-    def _keys_at(self, key: Key, counter: Array) -> Key:
-        """The keys of a member's environments at a step: [E]."""
-        return keys.range_of(keys.at(key, counter), 0, self.shape[1] // self.spec.actors)
-
-
-def _shape(name: str, seeds: Sequence[int], environments: int) -> tuple[int, int]:
-    if environments < 1 or len(seeds) == 0 or any(int(seed) != seed or seed < 0 for seed in seeds):
-        raise SadqError(
-            f"environment {name} got seeds {list(seeds)} and {environments} environments, expected at least one of "
-            "each and no negative seed: choose others."
-        )
-    return len(seeds), environments
-
-
-def _checked_actions(environments: "HostEnvironments | NativeAsHost", actions: np.ndarray) -> np.ndarray:
-    array = np.asarray(actions)
-    if array.shape != environments.shape or array.dtype.kind not in "iu":
-        raise SadqError(
-            f"environment {environments.name} got actions of shape {array.shape} and type {array.dtype}, expected "
-            f"integers of shape {environments.shape}: pass one action for each environment of each member."
-        )
-    if array.min() < IDLE or array.max() >= environments.action_count:
-        raise SadqError(
-            f"environment {environments.name} got actions from {array.min()} to {array.max()}, expected 0 to "
-            f"{environments.action_count - 1}: pass legal ones."
-        )
-    return array
+    def _view(self, part: Part) -> HostStep:
+        return HostStep(*(self._of(part, field) for field in self._board[1:]))

@@ -5,11 +5,13 @@ import difflib
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
 from sadq.envs import contract
+from sadq.envs.atari import spec as atari
+from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.envs.native import Acrobot, BitFlip, CartPole
@@ -52,20 +54,22 @@ def register(name: str, factory: Callable[[], Any], replace: bool = False) -> No
 
 
 def list_environments(host: bool = False) -> list[str]:
-    """The registered names, with `host` also Gymnasium's ids (of which those with arrays to see and discrete actions work).
+    """The registered names, with `host` also those that run outside JAX: the Atari games, and Gymnasium's ids.
 
-    BitFlip also goes by "BitFlip-N", for instance "BitFlip-5".
+    Of these the ones with arrays to see and discrete actions work. BitFlip also goes by "BitFlip-N", for instance
+    "BitFlip-5", and several Atari games together by, for instance, "atari/Breakout,Pong".
     """
-    return sorted(_FACTORIES) + (sorted(set(gymnasium.registry) - set(_FACTORIES)) if host else [])
+    outside = [*atari.names(), *sorted(gymnasium.registry)] if host else []
+    return sorted(_FACTORIES) + [name for name in outside if name not in _FACTORIES]
 
 
 def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | None = None) -> Environment | HostSpec:
     """The environment that a name or an object stands for: a native one, or what is needed to run it on the host.
 
     A name is looked up among the registered ones, then among Gymnasium's ids; `host=True`, or "gymnasium:" before the
-    id, goes straight to Gymnasium. An object may be an Environment or a HostSpec, returned as it is, a gymnasium.Env, of
-    which copies are made, or a function without arguments that makes either kind. `settings` are what a named one is
-    made with: fields of a native environment, or arguments of `gymnasium.make`.
+    id, goes straight to Gymnasium, and "atari/" to ALE. An object may be an Environment or a spec, returned as it is, a
+    gymnasium.Env, of which copies are made, or a function without arguments that makes either kind. `settings` are what
+    a named one is made with: fields of a native environment or of `AtariSpec`, or arguments of `gymnasium.make`.
     """
     if isinstance(environment, str):
         return _named(environment, host, dict(settings or {}))
@@ -74,6 +78,8 @@ def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | Non
             f"settings {', '.join(settings)} were given for an environment object, expected them for a name only: make "
             "the object with them."
         )
+    if isinstance(environment, AtariSpec):
+        return cast(HostSpec, environment)  # whose part it plays, with games in the place of a maker
     if isinstance(environment, HostSpec):
         return environment
     if isinstance(environment, gymnasium.Env):
@@ -88,6 +94,8 @@ def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | Non
 
 
 def _named(name: str, host: bool, settings: dict[str, Any]) -> Environment | HostSpec:
+    if name.startswith(atari.PREFIX) and name not in _FACTORIES:
+        return make(AtariSpec.named(name, settings))
     if host or name.startswith(HOST_PREFIX):
         return _from_gymnasium(name.removeprefix(HOST_PREFIX), True, settings)
     if name in _FACTORIES:

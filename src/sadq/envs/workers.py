@@ -2,30 +2,33 @@
 
 A worker is a fresh interpreter that talks over its standard streams. Unlike `multiprocessing`'s it does not import the
 user's main script again (so scripts need no `__main__` guard), never forks the threads of JAX, does not import JAX, and
-ends when its parent does, however that came about, because its input ends.
+ends when its parent does, however that came about, because its input ends. What is said at every step lies on a board in
+memory that all share, and only a byte goes each way: the actions are there, the answers are.
 """
 
+import mmap
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
-import traceback
 import weakref
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import Any
 
 import cloudpickle
 import numpy as np
 
-from sadq.envs import contract
+from sadq.envs import contract, shared
+from sadq.envs.channel import Channel
 from sadq.envs.contract import HostSpec
-from sadq.envs.group import EnvironmentGroup, HostStep, Slot
+from sadq.envs.group import IDLE, Part, Slot
 from sadq.errors import SadqError
 
-EXCHANGE_SECONDS = 150e-6
-"""What one worker adds to a step of the batch: measured, two messages with a process switch each."""
+EXCHANGE_SECONDS = 25e-6
+"""What each worker adds to a step of the batch: measured, a byte each way, and what is taken from the others' time."""
+WAKE_SECONDS = 60e-6
+"""What a step of the batch takes longer as soon as there are workers: measured, two process switches."""
 START_SECONDS = 0.5
 """What starting workers takes, to be earned back within `STEPS_TO_EARN`."""
 STEPS_TO_EARN = 5_000
@@ -34,6 +37,8 @@ WORTHWHILE = 0.8
 CALIBRATION_STEPS = 64
 CALIBRATION_SECONDS = 0.25
 CLOSE_SECONDS = 5.0
+PATIENCE_SECONDS = 200e-6
+"""For how long a worker looks out for the next step before it goes to sleep, where it has a processor to itself."""
 
 
 def resolve(workers: int | str, spec: HostSpec, count: int) -> int:
@@ -48,9 +53,10 @@ def resolve(workers: int | str, spec: HostSpec, count: int) -> int:
 
 def best_count(seconds: float, count: int, processors: int) -> int:
     """The number of workers with the shortest step of `count` environments that take `seconds` each."""
+    fixed = WAKE_SECONDS + START_SECONDS / STEPS_TO_EARN
 
     def step(workers: int) -> float:
-        return -(-count // workers) * seconds + workers * EXCHANGE_SECONDS + START_SECONDS / STEPS_TO_EARN
+        return -(-count // workers) * seconds + workers * EXCHANGE_SECONDS + fixed
 
     best = min(range(1, min(count, processors) + 1), key=step)
     return best if step(best) < WORTHWHILE * count * seconds else 0
@@ -60,64 +66,108 @@ def step_seconds(spec: HostSpec) -> float:
     """The time of one environment's step, its share of resets included, measured on a scratch environment."""
     environment = contract.build(spec.name, spec.maker)
     _, info = contract.checked_reset(spec, contract.call_reset(spec, environment, 0))
-    taken = 0
-    start = time.perf_counter()
+    steps, resets = list[float](), 0.0
     try:
-        while taken < CALIBRATION_STEPS and time.perf_counter() - start < CALIBRATION_SECONDS:
+        while len(steps) < CALIBRATION_STEPS and sum(steps) + resets < CALIBRATION_SECONDS:
             mask = contract.checked_mask(spec, "step", info)
             legal = range(spec.action_count) if mask is None else np.flatnonzero(mask).tolist()
-            action = legal[taken * 7919 % len(legal)]  # any that are spread out will do
+            action = legal[len(steps) * 7919 % len(legal)]  # any that are spread out will do
+            start = time.perf_counter()
             result = contract.call_step(spec, environment, action + spec.action_start)
+            steps.append(time.perf_counter() - start)
             _, _, terminated, truncated, info = contract.checked_step(spec, result)
-            taken += 1
             if terminated or truncated:
-                _, info = contract.checked_reset(spec, contract.call_reset(spec, environment, taken))
-        return (time.perf_counter() - start) / taken
+                start = time.perf_counter()
+                _, info = contract.checked_reset(spec, contract.call_reset(spec, environment, len(steps)))
+                resets += time.perf_counter() - start
+        # The median, for what else runs on the machine makes single steps long.
+        return float(np.median(steps)) + resets / len(steps)
     finally:
         environment.close()
 
 
-class WorkerPool:
-    """An `EnvironmentGroup` spread over processes, each with a contiguous part of the slots."""
+def shares(second: np.ndarray, workers: int) -> list[np.ndarray]:
+    """The rows of each worker, as many of them as can be from each half, for `second` bool[n] of the rows."""
+    first, last = (np.array_split(np.flatnonzero(half), workers) for half in (~second, second))
+    # From the other end, so that what is left over of both halves goes to different workers.
+    return [np.sort(np.concatenate(pair)) for pair in zip(first, reversed(last), strict=True)]
 
-    def __init__(self, spec: HostSpec, slots: Sequence[Slot], purpose: str, workers: int):
+
+class WorkerPool:
+    """An `EnvironmentGroup` spread over processes, each with a share of both halves."""
+
+    def __init__(self, spec: HostSpec, slots: Sequence[Slot], purpose: str, workers: int, second: np.ndarray):
+        """As for `EnvironmentGroup`, but for `board`, which is made here."""
+        count = len(slots)
         self._spec = spec
-        self._parts = [part for part in np.array_split(np.arange(len(slots)), workers) if len(part)]
+        self._shares = shares(second, workers)
+        parts = np.ones_like(second), ~second, second
+        # By part: its rows of the board, their workers, and each worker that has one.
+        self._rows = [np.flatnonzero(chosen) for chosen in parts]
+        self._owners = [_owners(self._shares, count)[rows] for rows in self._rows]
+        self._staff = [np.unique(owners).tolist() for owners in self._owners]
+        self._under_way: dict[Part, list[int]] = {}  # whose answers are not in yet
         self._broken = False
+        patience = PATIENCE_SECONDS if workers < _own_processors() else 0.0
         try:
-            setups = [cloudpickle.dumps((spec, [slots[i] for i in part], purpose)) for part in self._parts]
+            setups = [
+                cloudpickle.dumps((spec, [slots[row] for row in rows], purpose, count, rows, second[rows], patience))
+                for rows in self._shares
+            ]
         except Exception as error:
             raise SadqError(
                 f"environment {spec.name} cannot be sent to worker processes ({contract.one_line(error)}): "
                 "use workers=0."
             ) from error
-        self._processes = [_start() for _ in self._parts]
+        size = shared.board_size(spec, count)
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._stop = weakref.finalize(self, _stop, self._processes)
+        descriptor = shared.reserve(size)
         try:
+            self.board = shared.board_on(mmap.mmap(descriptor, size), spec, count)
+            for _ in self._shares:
+                self._processes.append(_start(descriptor))
+            self._channels = [_channel(process) for process in self._processes]
             self._exchange(setups)
         except BaseException:
             self.close()
             raise
+        finally:
+            os.close(descriptor)
 
-    def reset(self, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def reset(self, episodes: np.ndarray) -> None:
         """As `EnvironmentGroup.reset`."""
-        observations, masks = self._call("reset", [(episodes[part],) for part in self._parts])
-        return observations, masks
+        self._call("reset", [(episodes[rows],) for rows in self._shares])
 
-    def step(self, actions: np.ndarray) -> HostStep:
-        """As `EnvironmentGroup.step`."""
-        return HostStep(*self._call("step", [(actions[part],) for part in self._parts]))
+    def send(self, part: Part, idle: bool) -> None:
+        """Have a part of the environments stepped by the board's actions; where some are `idle`, so may workers be."""
+        workers = self._staff[part]
+        if idle:
+            workers = np.unique(self._owners[part][self.board.action[self._rows[part]] != IDLE]).tolist()
+        self._begin()
+        for worker in workers:
+            self._guarded(worker, self._channels[worker].signal, part)
+        self._under_way[part] = workers
+        self._broken = False
 
-    def replay(
-        self, episodes: np.ndarray, lengths: np.ndarray, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    def receive(self, part: Part) -> None:
+        """Wait until the answers to `send` are on the board."""
+        self._begin()
+        workers = self._under_way.pop(part)
+        replies = [self._guarded(worker, self._channels[worker].receive) for worker in workers]
+        self._checked([pickle.loads(reply) for reply in replies if isinstance(reply, bytes)])
+
+    def replay(self, episodes: np.ndarray, lengths: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """As `EnvironmentGroup.replay`."""
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        observations, masks, ended = self._call(
+        recorded = np.split(actions, np.cumsum(lengths)[:-1])
+        answers = self._call(
             "replay",
-            [(episodes[part], lengths[part], actions[ends[part[0]] : ends[part[-1] + 1]]) for part in self._parts],
+            [(episodes[rows], lengths[rows], np.concatenate([recorded[row] for row in rows])) for rows in self._shares],
         )
-        return observations, masks, ended
+        ended = np.zeros(len(episodes), bool)
+        for rows, answer in zip(self._shares, answers, strict=True):
+            ended[rows] = answer
+        return ended
 
     def close(self) -> None:
         """End the worker processes."""
@@ -125,22 +175,28 @@ class WorkerPool:
         self._stop()
 
     def _call(self, method: str, arguments: list[tuple[np.ndarray, ...]]) -> list[Any]:
-        replies = self._exchange([pickle.dumps((method, values)) for values in arguments])
-        if len(replies) == 1:
-            return list(replies[0])
-        return [None if parts[0] is None else np.concatenate(parts) for parts in zip(*replies, strict=True)]
+        if self._under_way:
+            self._broken = True  # an interrupt came between a step's sending and its answers
+        return self._exchange([pickle.dumps((method, values)) for values in arguments])
 
     def _exchange(self, messages: list[bytes]) -> list[Any]:
+        self._begin()
+        for worker, message in enumerate(messages):
+            self._guarded(worker, self._channels[worker].post, message)
+        replies = [self._guarded(worker, channel.receive) for worker, channel in enumerate(self._channels)]
+        return self._checked([pickle.loads(reply) for reply in replies])
+
+    def _begin(self) -> None:
+        """Broken until every reply is in: after an interrupt in between, replies would be taken for later ones."""
         if self._broken:
             raise SadqError(
                 f"the workers of environment {self._spec.name} were closed or interrupted, expected them running: "
                 "make new ones and restore their state."
             )
-        # Broken until every reply is in: after an interrupt in between, replies would be taken for later ones.
         self._broken = True
-        for process, message in zip(self._processes, messages, strict=True):
-            self._guarded(process, _send, process.stdin, message)
-        replies = [pickle.loads(self._guarded(process, _receive, process.stdout)) for process in self._processes]
+
+    def _checked(self, replies: list[tuple[bool, Any]]) -> list[Any]:
+        """What workers answered, the first failure raised."""
         for failure, trace in (value for succeeded, value in replies if not succeeded):
             error = SadqError(failure)
             error.add_note(f"In a worker process:\n{trace}")
@@ -148,10 +204,11 @@ class WorkerPool:
         self._broken = False
         return [value for _, value in replies]
 
-    def _guarded(self, process: subprocess.Popen[bytes], transfer: Any, *arguments: Any) -> Any:
+    def _guarded(self, worker: int, transfer: Any, *arguments: Any) -> Any:
         try:
             return transfer(*arguments)
         except (EOFError, OSError) as error:
+            process = self._processes[worker]
             _stop([process])
             raise SadqError(
                 f"a worker process of environment {self._spec.name} died with exit code {process.returncode}, expected "
@@ -159,60 +216,41 @@ class WorkerPool:
             ) from error
 
 
-def serve() -> None:
-    """A worker's whole life: build a group, then do to it what comes in, until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, which then closes us
-    commands, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What an environment prints or reads must not mix with the messages.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    group: EnvironmentGroup | None = None
-    try:
-        while True:
-            message = _receive(commands)
-            try:
-                if group is None:
-                    group = EnvironmentGroup(*_unpacked(message))
-                    value = None
-                else:
-                    method, arguments = pickle.loads(message)
-                    value = getattr(group, method)(*arguments)
-                reply: tuple[bool, Any] = (True, value if value is None else tuple(value))
-            except SadqError as error:
-                reply = (False, (str(error), traceback.format_exc()))
-            _send(replies, pickle.dumps(reply))
-    except (EOFError, BrokenPipeError):
-        if group is not None:
-            group.close()
+def _owners(rows: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The worker of every row."""
+    owners = np.zeros(count, np.intp)
+    for worker, own in enumerate(rows):
+        owners[own] = worker
+    return owners
 
 
-def _unpacked(message: bytes) -> tuple[HostSpec, list[Slot], str]:
-    try:
-        spec, slots, purpose = pickle.loads(message)
-    except Exception as error:
-        raise SadqError(
-            f"an environment could not be rebuilt in a worker process ({contract.one_line(error)}): use workers=0."
-        ) from error
-    return spec, slots, purpose
-
-
-def _start() -> subprocess.Popen[bytes]:
-    code = "import sys; sys.path[:] = sys.argv[1:]; from sadq.envs import workers; workers.serve()"
+def _start(descriptor: int) -> subprocess.Popen[bytes]:
+    code = (
+        "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
+        "from sadq.envs import worker_process; worker_process.serve(descriptor)"
+    )
     # An environment that itself computes with JAX must not claim the accelerator that the learner fills.
     variables = os.environ | {"JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
-        [sys.executable, "-c", code, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables
+        [sys.executable, "-c", code, str(descriptor), *sys.path],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=variables,
+        pass_fds=[descriptor],
     )
+
+
+def _channel(process: subprocess.Popen[bytes]) -> Channel:
+    assert process.stdin is not None and process.stdout is not None
+    return Channel(process.stdout.fileno(), process.stdin.fileno())
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         for stream in (process.stdin, process.stdout):
-            try:
-                if stream is not None:
-                    stream.close()
-            except OSError:
-                pass  # it died with a message half sent
+            if stream is not None:
+                stream.close()
     deadline = time.monotonic() + CLOSE_SECONDS
     for process in processes:
         try:
@@ -222,21 +260,12 @@ def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _send(stream: IO[bytes], payload: bytes) -> None:
-    stream.write(len(payload).to_bytes(8, "little") + payload)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> bytes:
-    header = stream.read(8)
-    payload = stream.read(int.from_bytes(header, "little")) if len(header) == 8 else b""
-    if len(header) < 8 or len(payload) < int.from_bytes(header, "little"):
-        raise EOFError
-    return payload
-
-
 def _processors() -> int:
     """Processors that we may use and that others leave free: on a busy machine workers are slower than none."""
-    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
-    return max(1, round(ours * (1.0 - min(1.0, busy))))
+    return max(1, round(_own_processors() * (1.0 - min(1.0, busy))))
+
+
+def _own_processors() -> int:
+    """Processors that we may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

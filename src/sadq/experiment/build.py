@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
+from sadq.dynamics.protocol import ModelShape
 from sadq.envs import registry
+from sadq.envs.atari.environments import AtariEnvironments
+from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.envs.host import HostEnvironments
@@ -21,17 +24,23 @@ from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
 from sadq.fleet.members import Fleet, Loop
 from sadq.fleet.scan_loop import ScanFleet, ScanLoop
+from sadq.fleet.squads import SquadLoop
 from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper
 from sadq.networks import Bayesian, HeadShape, Network
+from sadq.replay.frames import FrameRing
 from sadq.replay.ring import Ring
 from sadq.types import Key
 
-MAX_CHUNK = 25
-"""Collects in one compiled call: long enough to hide its overhead, short enough that Ctrl-C answers soon."""
+MAX_CHUNK, MAX_CHUNK_STEPS = 25, 1000
+"""Collects in one compiled call, or env steps where that is more: long enough to hide its overhead, short enough that
+Ctrl-C answers soon."""
+
+SQUADS = 1
+"""Groups of members of which one learns while the other's games are stepped."""
 
 REFIT_INTERVAL = 2000
 """Env steps between refits of a Bayesian head whose target network is never copied but follows softly."""
@@ -50,7 +59,7 @@ class Timetable:
     def of(cls, config: Config, origin: int = 0) -> "Timetable":
         needed = -(-config.steps // config.collect) - origin
         interval = max(1, needed // config.evaluations)
-        pieces = -(-interval // MAX_CHUNK)
+        pieces = -(-interval // max(MAX_CHUNK, MAX_CHUNK_STEPS // config.collect))
         chunk = interval // pieces
         return cls(origin, origin + -(-needed // chunk) * chunk, chunk, pieces * chunk)
 
@@ -59,8 +68,10 @@ class Timetable:
 
 
 def members_of(config: Config) -> list[dict[str, Any]]:
-    """What distinguishes each member: every combination of the swept numbers, for every seed."""
-    axes = {
+    """What distinguishes each member: every combination of games and swept numbers, for every seed."""
+    arcade = _arcade(config)
+    axes: dict[str, tuple[Any, ...]] = {"game": arcade.games} if arcade is not None and len(arcade.games) > 1 else {}
+    axes |= {
         "alpha": config.alpha or (None,),
         "learning_rate": config.learning_rate,
         "discount": config.discount,
@@ -74,23 +85,39 @@ def members_of(config: Config) -> list[dict[str, Any]]:
 
 def hyper_of(config: Config) -> Hyper:
     """The members' numbers as the compiled program takes them: [M] on every leaf."""
-    members = [member | {"model_learning_rate": config.guidance.learning_rate} for member in members_of(config)]
-    columns = {name: [member[name] for member in members] for name in members[0]}
+    members, arcade = members_of(config), _arcade(config)
+    columns = {name: [member[name] for member in members] for name in members[0] if name not in ("game", "seed")}
+    columns["model_learning_rate"] = [config.guidance.learning_rate] * len(members)
     columns["alpha"] = [1.0 if alpha is None else alpha for alpha in columns["alpha"]]
-    seeds = jnp.array(columns.pop("seed"), jnp.uint32)
-    return Hyper(seed=seeds, **{name: jnp.array(values, jnp.float32) for name, values in columns.items()})
+    actions = None
+    if arcade is not None and arcade.padded:
+        actions = jnp.array([arcade.action_counts[game] for game in _games(arcade, members)], jnp.int32)
+    seeds = jnp.array([member["seed"] for member in members], jnp.uint32)
+    numbers = {name: jnp.array(values, jnp.float32) for name, values in columns.items()}
+    return Hyper(seed=seeds, actions=actions, **numbers)
+
+
+def _arcade(config: Config) -> AtariSpec | None:
+    """The Atari games of a run that has such."""
+    return AtariSpec.named(config.environment, config.settings) if config.environment.startswith(PREFIX) else None
+
+
+def _games(arcade: AtariSpec, members: list[dict[str, Any]]) -> list[str]:
+    """The game of each member."""
+    return [member.get("game", arcade.games[0]) for member in members]
 
 
 def make_learner(config: Config, environment: Environment | HostSpec) -> Learner:
     """The agent's row, with the config's sizes filled in."""
     row = config.row
-    store = Ring(
+    kind = FrameRing if isinstance(environment, AtariSpec) else Ring
+    store = kind(
         capacity=config.buffer_size,
         lanes=config.environments * (environment.actors if isinstance(environment, Environment) else 1),
         observation_shape=environment.observation_shape,
         observation_dtype=environment.observation_dtype,
         action_count=environment.action_count,
-        has_masks=environment.has_masks,
+        has_masks=environment.has_masks or (isinstance(environment, AtariSpec) and environment.padded),
         steps=row.n_step,
         time_limit_is_terminal=config.time_limit_is_terminal,
     )
@@ -99,7 +126,8 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         held = f"at least one collect of all its actors, {rows * store.lanes} transitions"
         raise SadqError(f"buffer_size = {config.buffer_size} is too small for {environment.name}: it must hold {held}.")
     returns = return_range(environment.name)
-    shape = HeadShape(config.encoder.features, environment.action_count, row.dueling, row.noisy, returns)
+    features, width = features_of(config, environment), getattr(config.encoder, "head_width", None)
+    shape = HeadShape(features, environment.action_count, row.dueling, row.noisy, returns, width)
 
     def make_network(key: Key) -> Network:
         encoder = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
@@ -128,6 +156,16 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
     )
 
 
+def features_of(config: Config, environment: Environment | HostSpec) -> int:
+    """How many features the encoder makes of an observation."""
+
+    def encoded(key: Key) -> Any:
+        seen = jnp.zeros(environment.observation_shape, environment.observation_dtype)
+        return config.encoder.build(environment.observation_shape, key)(seen)
+
+    return jax.eval_shape(encoded, keys.member_key(0)).shape[-1]
+
+
 def _refit(config: Config, head: Bayesian) -> Refit:
     """As often as the head says, or as the target network is copied."""
     copied = config.target_update_interval
@@ -137,12 +175,18 @@ def _refit(config: Config, head: Bayesian) -> Refit:
 
 
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
-    own = config.guidance
+    own, features = config.guidance, features_of(config, environment)
+    shape = ModelShape(environment.observation_shape, environment.action_count, features)
+    model: Any = jax.eval_shape(lambda key: config.model.build(shape, key), keys.member_key(0))
+    if model.space == "features" and config.row.ensemble.size > 1:
+        needed = "needs a network whose features it predicts, but an ensemble has several"
+        raise SadqError(f"A model in the space of features {needed}: use ensemble single, or another model.")
     return Guidance(
-        make_model=lambda key: config.model.build(environment.observation_shape, environment.action_count, key),
+        make_model=lambda key: config.model.build(shape, key),
         action_count=environment.action_count,
         batch_size=own.batch_size,
         updates=own.updates_per_collect,
+        pacing=config.pacing,
         optimiser=own.optimiser,
         gate=config.gate,
         samples=own.samples,
@@ -157,26 +201,50 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -
     shared = make_learner(config, environment), config.behaviour, config.epsilon.schedule, episodes
     if isinstance(environment, Environment):
         return ScanLoop(ScanFleet(*shared, environment=environment), hyper, chunk)
-    seeds = [member["seed"] for member in members_of(config)]
+    members = members_of(config)
+    seeds = [member["seed"] for member in members]
+    if isinstance(environment, AtariSpec):
+        games, fleet = _games(environment, members), Fleet(*shared)
+
+        def consoles(place: slice, count: int, purpose: str) -> AtariEnvironments:
+            return AtariEnvironments(environment, seeds[place], count, purpose=purpose, games=games[place])
+
+        judged = consoles(slice(None), episodes, "evaluate")
+        sizes = squad_sizes(len(members))
+        return SquadLoop(
+            fleet, hyper, chunk, sizes, lambda place: consoles(place, config.environments, "collect"), judged
+        )
     workers = "auto" if config.workers is None else config.workers
     training = HostEnvironments(environment, seeds, config.environments, workers, "collect")
     evaluation = HostEnvironments(environment, seeds, episodes, workers, "evaluate")
     return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation)
 
 
-def check_memory(learner: Learner, members: int) -> int:
-    """The replay's bytes on one device, refused with the figure where they cannot fit."""
+def squad_sizes(members: int) -> list[int]:
+    """How many members learn while the others' environments step: as equal as can be, and all where devices share them."""
+    count = min(SQUADS, members) if len(Placement(members).mesh) == 1 else 1
+    return [members // count + (number < members % count) for number in range(count)]
+
+
+def check_memory(learner: Learner, members: int, hyper: Hyper) -> int:
+    """The bytes of a fleet's state on one device, refused with the figure where they cannot fit."""
     placement, store = Placement(members), learner.store
     device = placement.mesh[0]
     # Devices of a CPU backend share the machine's memory. There a member is worked on outside the fleet's own memory.
-    held = members + placement.idle + len(placement.mesh) if device.platform == "cpu" else placement.share
-    needed, free = store.nbytes * held, free_bytes(device)
-    if free is not None and needed > free:
+    shared, beside = device.platform == "cpu", len(placement.mesh) if device.platform == "cpu" else 0
+    held = members + placement.idle + beside if shared else placement.share
+    one = jax.tree.map(lambda leaf: leaf[0], hyper)
+    learned = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(learner.init, one)))
+    each, free = store.nbytes + learned, free_bytes(device)
+    if free is not None and each * held > free:
+        fitting = max(0, int(free // each) - beside) * (1 if shared else len(placement.mesh))
+        kept = f"replay {store.nbytes / 1e9:.2f} GB of {store.rows * store.lanes:,} transitions"
         raise SadqError(
-            f"The replay needs {needed / 1e9:.2f} GB for {members} members of {store.rows * store.lanes:,} transitions, "
-            f"but {device.device_kind} has {free / 1e9:.2f} GB free: lower buffer_size or the number of members."
+            f"The fleet needs {each * held / 1e9:.2f} GB for {members} members ({kept} and {learned / 1e9:.2f} GB of "
+            f"parameters each), but {device.device_kind} has {free / 1e9:.2f} GB free, enough for {fitting}: lower "
+            "buffer_size or the number of members."
         )
-    return needed
+    return each * held
 
 
 def free_bytes(device: jax.Device) -> int | None:

@@ -10,6 +10,7 @@ from sadq.agents import AGENTS, AgentSpec, parse_agent
 from sadq.axes import AXES
 from sadq.core.gates import Fixed
 from sadq.core.optimisers import Adam
+from sadq.core.schedules import EverySlot
 from sadq.dynamics.gaussian import Gaussian
 from sadq.errors import SadqError
 from sadq.experiment.validation import refusals
@@ -42,7 +43,7 @@ class GuidanceSettings:
     """How SADQ's model is learned and asked; unused by plain agents."""
 
     updates_per_collect: int = 1
-    """Model updates after each collect (the paper's k)."""
+    """Slots for a model update after each collect (the paper's k)."""
     batch_size: int = 256
     """Transitions per model update, drawn apart from the value updates' and always uniformly."""
     learning_rate: float = 1e-3
@@ -149,6 +150,8 @@ class Config:
 
     model: Any = Gaussian()
     """The dynamics model of SADQ."""
+    pacing: Any = EverySlot()
+    """Which of its slots a model update takes."""
     gate: Any = Fixed()
     """How far the model is trusted."""
     guidance: GuidanceSettings = GuidanceSettings()

@@ -1,6 +1,6 @@
 """The paper's configuration tables as values, a default for any environment, and quick variants to look at.
 
-The six presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
+The six vector presets of the paper follow its Table "Training Configurations" to the number. Where it is silent they follow
 the library it used: eight environments (ten on O-Cloud and CityFlow), a time limit that counts as terminal, plain squared
 error, no clipping. The target interval is read as env steps.
 
@@ -20,11 +20,14 @@ from typing import Any
 
 from sadq.agents import SUFFIX, parse_agent
 from sadq.core.gates import BatchReliability
-from sadq.dynamics.gaussian import Gaussian
+from sadq.core.optimisers import AdamW
+from sadq.core.schedules import Adaptive
+from sadq.dynamics import RSSM, Gaussian
+from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
-from sadq.networks import Bayesian, Categorical, Dense, Scalar
+from sadq.networks import Bayesian, Categorical, Dense, Nature, Scalar
 
 PAPER_SEEDS = (0, 1, 2, 3, 4)
 
@@ -103,6 +106,35 @@ DEFAULT = Config(
     **LEARNING,
 )
 
+ATARI_100K = Config(
+    preset="atari100k",
+    environment="atari/Breakout",
+    agent="qrdqn+sadq",
+    seeds=PAPER_SEEDS,
+    steps=100_000,
+    learning_starts=1600,
+    alpha=(0.2,),
+    batch_size=32,
+    learning_rate=(1e-4,),
+    environments=1,
+    collect=4,
+    updates_per_collect=2,
+    buffer_size=100_000,
+    encoder=Nature(),
+    target_update_interval=1000,
+    target_update_unit="updates",
+    optimiser=AdamW(epsilon=1e-3 / 32, weight_decay=1e-4),
+    epsilon=Epsilon((1.0,), (0.001,), (40_000.0,), "linear"),
+    model=RSSM(),
+    pacing=Adaptive(threshold=1e-3, fraction=0.4),
+    guidance=GuidanceSettings(updates_per_collect=2, batch_size=32, learning_rate=3e-4, optimiser=AdamW()),
+    adjusted=(Categorical(support=(-10.0, 10.0)),),
+    evaluations=10,
+    evaluation_episodes=20,
+    checkpoint_seconds=900.0,  # of a gigabyte a member
+)
+"""The Atari paragraph of the paper's appendix; two updates of 32 every four steps, from step 1,600 on."""
+
 PRESETS: dict[str, Config] = {
     "default": DEFAULT,
     "acrobot": _paper("acrobot", "Acrobot-v1", (-100.0, 0.0)),
@@ -111,6 +143,7 @@ PRESETS: dict[str, Config] = {
     "cityflow": _paper("cityflow", "CityFlow", (-733.0, 123.0)),
     "lunarlander": _paper("lunarlander", "LunarLander-v3", (-30.0, 30.0)),
     "ocloud": _paper("ocloud", "OCloud", (-4.77, -0.864)),
+    "atari100k": ATARI_100K,
 }
 PRESETS |= {
     "acrobot-quick": _quick("acrobot", steps=60_000),
@@ -145,8 +178,9 @@ def return_range(environment: str) -> tuple[float, float]:
 
 
 def preset(name: str, agent: str | None = None, **fields: Any) -> Config:
-    """The config of a preset, or the default one on a Gymnasium id or registered environment, for an agent."""
-    config = PRESETS.get(name) or dataclasses.replace(DEFAULT, environment=_environment(name))
+    """The config of a preset, or on an environment by its name the default one (Atari-100K's on Atari), for an agent."""
+    base = ATARI_100K if name.startswith(PREFIX) else DEFAULT
+    config = PRESETS.get(name) or dataclasses.replace(base, environment=_environment(name))
     return dataclasses.replace(config, **(agent_fields(config, agent) | fields))
 
 
@@ -160,6 +194,8 @@ def agent_fields(config: Config, agent: str | None) -> dict[str, Any]:
 
 def _environment(name: str) -> str:
     """`name` if an environment answers to it; else a sentence that offers what is near."""
+    if name.startswith(PREFIX):
+        return AtariSpec.named(name, {}).name
     known = list_environments(host=True)
     # A colon stands for "gymnasium:ID" or Gymnasium's own "module:ID", whose environments are known only after import.
     if name in known or ":" in name or name.startswith("BitFlip-"):

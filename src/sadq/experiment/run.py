@@ -15,10 +15,10 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
-from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import Timetable, check_memory, make_learner, make_loop, members_of, resolve
+from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
+from sadq.experiment.evaluations import Evaluations, json_number
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
 from sadq.fleet.members import Loop, MemberState
@@ -54,6 +54,7 @@ class Experiment:
     origin: int = 0  # where this training began, in collects
     exact: bool = True  # whether every resume so far was bit-exact
     warn: Callable[[str], None] = lambda _: None
+    _evaluations: Evaluations = field(init=False)
     _began: float = 0.0  # by the clock, had all of the run been in this process
     _earlier_compile_seconds: float = 0.0  # before the checkpoint that this process resumed from
 
@@ -85,6 +86,7 @@ class Experiment:
         self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
         self.state = self.loop.start()
         self.begun = True
+        self._evaluations = Evaluations(self.environment.name, self.folder)
         if saved is None and self.folder.path is not None:
             saved = checkpoint.latest(self.folder.path / CHECKPOINTS)
         if saved:
@@ -100,6 +102,7 @@ class Experiment:
 
     def extend(self, steps: int) -> None:
         """Plan `steps` more env steps of each member, from where training stands now."""
+        self._evaluations.settle()
         outside = self.loop.outside()
         self.loop.close()
         self.origin = self.collect
@@ -121,11 +124,13 @@ class Experiment:
                     self.save(self.folder.path)
                     saved_at = time.perf_counter()
                 if stopped and self.step < self.steps:
-                    return False
-        return True
+                    break
+            self._evaluations.settle()
+        return self.step >= self.steps
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint to a run folder."""
+        """Write a checkpoint to a run folder; it never outlives the evaluations before it."""
+        self._evaluations.settle()
         meta = {"step": self.step, **self.seconds, "exact": self.exact}
         # Cut on the host: a part of what lies on several devices would be put whole on each of them.
         state = self.loop.placement.real(jax.tree.map(np.asarray, self.state))
@@ -154,6 +159,7 @@ class Experiment:
 
     def close(self) -> None:
         if self.begun:
+            self._evaluations.abandon()
             self.loop.close()
 
     def _advance(self) -> Progress:
@@ -174,7 +180,7 @@ class Experiment:
         if self.timetable.evaluates(self.collect):
             self._evaluate()
         newest = self.folder.evaluations[-len(self.members) :]
-        mean_return = float(np.mean([np.mean(row["returns"]) for row in newest]))
+        mean_return = float(np.mean([np.mean(row["returns"]) for row in newest])) if newest else None
         return Progress(self.step, self.steps, mean_return, rate, rows)
 
     def _metric_rows(self, metrics: dict[str, np.ndarray], rate: float) -> list[dict[str, Any]]:
@@ -184,27 +190,16 @@ class Experiment:
             {
                 "step": self.step,
                 "member": member,
-                "training_return": _number(total[member] / count) if count else None,
+                "training_return": json_number(total[member] / count) if count else None,
                 "episodes": int(count),
-                **{name: _number(values[member].mean()) for name, values in sorted(metrics.items())},
+                **{name: json_number(_mean(values[member])) for name, values in sorted(metrics.items())},
                 "steps_per_second": round(rate, 1),
             }
             for member, count in enumerate(episodes)
         ]
 
     def _evaluate(self) -> None:
-        evaluation = jax.tree.map(np.asarray, self.loop.evaluate(self.state, self.collect))
-        if not np.isfinite(evaluation.returns).all():
-            odd = f"environment {self.environment.name} returned rewards that are not finite"
-            raise SadqError(f"{odd}, expected numbers: fix the environment.")
-        rows = []
-        for member, returns in enumerate(evaluation.returns):
-            overestimated = evaluation.predicted[member] - evaluation.discounted[member]
-            measures = {name: _number(np.mean(values[member])) for name, values in evaluation.measures.items()}
-            row = {"step": self.step, "member": member, "returns": returns.astype(float).tolist()}
-            row |= {"lengths": evaluation.lengths[member].tolist(), "overestimation": _number(np.mean(overestimated))}
-            rows.append(row | ({"measures": measures} if measures else {}))
-        self.folder.add_evaluations(rows)
+        self._evaluations.begin(self.loop, self.state, self.collect, self.step)
 
     def _diverged_at(self) -> dict[tuple[str, int], int]:
         """("values" or "model", member) -> the env step at which it diverged."""
@@ -246,7 +241,7 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     resolved = _resolved(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
-    check_memory(make_learner(config, resolved), len(members_of(config)))
+    check_memory(make_learner(config, resolved), len(members_of(config)), hyper_of(config))
     experiment = Experiment(config, resolved)
     if path is not None:
         timetable = experiment.timetable
@@ -271,9 +266,10 @@ def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
     return resolve(config.environment, config.settings) if environment is None else resolve(environment)
 
 
-def _number(value: float) -> float | None:
-    """A JSON number to single precision's six digits; None for what JSON has no number for."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+def _mean(values: np.ndarray) -> float:
+    """Over the collects that have something to report: no number where none has."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """Where members run: side by side or one after the other, over all devices of this process, padded to fill them."""
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from sadq.learning.pacing import SIDE_BY_SIDE
 from sadq.types import PyTree
 
 
@@ -21,13 +23,16 @@ class Programs:
 
     def timed(self, program: Any) -> Callable:
         compiled: Callable | None = None
+        compiling = threading.Lock()
 
         def call(*arguments: PyTree) -> PyTree:
             nonlocal compiled
             if compiled is None:
-                began = time.perf_counter()
-                compiled = program.lower(*arguments).compile()
-                self.compile_seconds += time.perf_counter() - began
+                with compiling:  # of several threads, the others wait for the first
+                    if compiled is None:
+                        began = time.perf_counter()
+                        compiled = program.lower(*arguments).compile()
+                        self.compile_seconds += time.perf_counter() - began
             return compiled(*arguments)
 
         return call
@@ -103,7 +108,7 @@ class Placement:
 
 
 def _side_by_side(function: Callable, member: PyTree, own: PyTree) -> PyTree:
-    return jax.vmap(function)(member, own)
+    return jax.vmap(function, axis_name=SIDE_BY_SIDE)(member, own)
 
 
 def _one_by_one(function: Callable, member: PyTree, own: PyTree) -> PyTree:

@@ -1,25 +1,31 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sadq.envs.group import IDLE
-from sadq.envs.host import HostEnvironments
+from sadq.envs.group import IDLE, Environments, HostStep, Part
+from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
-from sadq.fleet.members import Evaluation, Fleet, MemberState, greedy_actions
-from sadq.learning.state import Hyper
-from sadq.types import Array, Metrics, PyTree, Transition
+from sadq.fleet.gathered import Gathered, Seen
+from sadq.fleet.members import Evaluation, Fleet, MemberState, StepPlan, greedy_actions
+from sadq.fleet.turns import Turns
+from sadq.learning.state import Hyper, Known
+from sadq.networks.network import settled
+from sadq.types import Array, Metrics, PyTree
+
+WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 
 class HostLoop:
     """A `Fleet` bound to M x E host environments; the same updates, in the same order, as a `ScanLoop` makes."""
 
-    def __init__(
-        self, fleet: Fleet, hyper: Hyper, collects: int, training: HostEnvironments, evaluation: HostEnvironments
-    ):
+    evaluates_beside: ClassVar[bool] = True
+
+    def __init__(self, fleet: Fleet, hyper: Hyper, collects: int, training: Environments, evaluation: Environments):
         self.fleet, self.collects = fleet, collects
         self.training, self.evaluation = training, evaluation
         self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
@@ -28,63 +34,110 @@ class HostLoop:
         self._owned = None  # bool[M, 1, A]: the actions that each member has
         if hyper.actions is not None:
             self._owned = np.arange(fleet.learner.action_count) < np.asarray(hyper.actions)[:, None, None]
-        self._seen: tuple[np.ndarray, np.ndarray | None]  # what to act on next
+        self._seen: Seen  # what to act on next
+        self._idle = self.placement.idle > 0
+        self._steps_here = getattr(training, "workers", 0) == 0  # rather than in processes of their own
+        self._gathered: Gathered | None = None
+        self._lanes = {part: part.lanes(training.shape[1]) for part in Part}
+        member = jax.eval_shape(lambda own: fleet.init_member(own, None), jax.tree.map(lambda leaf: leaf[0], hyper))
+        structure, whole = jax.tree.structure(member.learner.online.parameters), jax.tree.structure(member)
+        self._structure, self._places = whole, jax.tree.unflatten(whole, range(len(jax.tree.leaves(member))))
+        self._online = jax.tree.leaves(self._places.learner.online.parameters)
+        self._target = jax.tree.leaves(self._places.learner.target)
+        self.turns = Turns(getattr(training, "halves", False) and _by_lane(member.behaviour, fleet.lanes))
+        possible = self.turns.taken is not False
         over_members, timed = self.placement.over_members, self.programs.timed
 
-        def act(inputs: PyTree, own: Hyper, step: Array) -> tuple[Array, PyTree]:
-            networks, memory, observation, mask, fresh, plan = inputs
-            now = jax.tree.map(lambda leaf: leaf[step], plan)
-            return fleet.act(networks, memory, observation, mask, fresh, now)
+        def plan(_: Hyper, own: Hyper, first: Array) -> StepPlan:
+            return jax.vmap(lambda number: fleet.plan(own, first + number))(jnp.arange(collects))
 
-        def greedy(inputs: PyTree, own: Hyper) -> tuple[Array, Array]:
-            return greedy_actions(*inputs)
+        # Members and networks come as lists of leaves, for taking them apart at every call would take long.
+        def act(inputs: PyTree, _: tuple[()], now: Array) -> tuple[Array, PyTree]:
+            leaves, memory, observation, mask, fresh, plan = inputs
+            at_step = jax.tree.map(lambda leaf: leaf[now[0], now[1]], plan)
+            networks = jax.tree.unflatten(structure, leaves)
+            action, after = fleet.act(networks, memory, observation, mask, fresh, at_step)
+            return action, _of_part(now[2], fleet.lanes, after, memory) if possible else after
 
-        def absorb(member: MemberState, inputs: PyTree, index: Array) -> tuple[MemberState, Metrics]:
-            own, collected = inputs
-            return fleet.absorb(member, own, collected, index)
+        def greedy(inputs: PyTree, _: tuple[()]) -> tuple[Array, Array]:
+            leaves, observation, mask = inputs
+            return greedy_actions(jax.tree.unflatten(structure, leaves), observation, mask)
+
+        def absorbing(known: Known | None) -> Callable:
+            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Metrics]:
+                own, collected = inputs
+                after, metrics = fleet.absorb(jax.tree.unflatten(whole, leaves), own, collected, index, known)
+                return jax.tree.leaves(after), metrics
+
+            return timed(over_members(absorb, donate=True))
+
+        def copied(leaves: list[Array], _: tuple[()]) -> list[Array]:
+            # Copied, since both are given away later: what goes through a program unchanged would else be one array.
+            return [jnp.copy(leaf) for leaf in jax.tree.leaves(settled(jax.tree.unflatten(structure, leaves)))]
 
         self._init = timed(over_members(lambda _, own: fleet.init_member(own, None)))
-        self._plan = timed(over_members(lambda _, own, index: fleet.plan(own, index)))
-        self._act = timed(over_members(act))
-        self._greedy = timed(over_members(greedy))
-        self._absorb = timed(over_members(absorb, donate=True))
+        self._plan = timed(over_members(plan))
+        self._act = timed(answering_here(over_members(act), self.placement))
+        self._greedy = timed(answering_here(over_members(greedy), self.placement))
+        # What a collect's number decides is decided here; but a head that is refitted follows what the target copies.
+        self._decides = fleet.learner.refit is None
+        choices = [Known(begun, copies=False) for begun in (False, True)] if self._decides else [None]
+        self._absorb = {known: absorbing(known) for known in choices}
+        self._copied = timed(over_members(copied))
 
     def start(self) -> MemberState:
         self._seen = self._legal(*self.training.reset())
         return self._init(self.hyper, self.hyper)
 
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
-        rows = []
-        for index in range(first, first + self.collects):
-            state, collected, episodes = self._collect(state, index)
-            inputs = (self.hyper, self.placement.padded(collected))
-            state, metrics = self._absorb(state, inputs, jnp.int32(index))
-            rows.append(self.placement.real(metrics) | episodes)
-        return state, jax.tree.map(lambda *values: np.stack([np.asarray(value) for value in values], axis=1), *rows)
+        fresh, running = self.placement.real((np.array(state.fresh), np.array(state.episode_return)))
+        plan = self._plan(self.hyper, self.hyper, np.int32(first))
+        leaves, remembered, rows = jax.tree.leaves(state), self._places.behaviour, []
+        for number in range(self.collects):
+            memory = jax.tree.map(lambda place: leaves[place], remembered)
+            networks = [leaves[place] for place in self._online]
+            memory, gathered = self._collect(networks, memory, plan, number, fresh, running)
+            for place, leaf in zip(jax.tree.leaves(remembered), jax.tree.leaves(memory), strict=True):
+                leaves[place] = leaf
+            inputs = (self.hyper, self._padded(gathered.transitions))
+            known = self.fleet.learner.knows(first + number) if self._decides else None
+            absorb = self._absorb[known and known._replace(copies=False)]
+            leaves, metrics = absorb(leaves, inputs, np.int32(first + number))
+            if known is not None and known.copies:
+                copies = self._copied([leaves[place] for place in self._online], ())
+                for place, leaf in zip(self._target, copies, strict=True):
+                    leaves[place] = leaf
+            rows.append(metrics | gathered.episodes())
+        # Copied: JAX may otherwise take NumPy's memory for its own, and a later call would give it away.
+        kept = self._padded((jnp.array(fresh), jnp.array(running)))
+        state = jax.tree.unflatten(self._structure, leaves)._replace(fresh=kept[0], episode_return=kept[1])
+        told = self._real(jax.device_get(rows))
+        return state, jax.tree.map(lambda *values: np.stack(values, axis=1), *told)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
-        factor = np.ones_like(self._discount)
+        networks = jax.tree.leaves(state.learner.online.parameters)
         observation, mask = self._legal(*self.evaluation.reset(start=number))
         running = np.ones(observation.shape[:2], bool)
-        zeros: Any = np.zeros(running.shape, np.float32)
-        totals = Evaluation(zeros, zeros.astype(np.int32), zeros, zeros, {})
+        returns, discounted = np.zeros(running.shape, np.float32), np.zeros(running.shape, np.float32)
+        lengths, factor = np.zeros(running.shape, np.int32), np.ones_like(self._discount)
         predicted: Any = None
-        while running.any():
-            seen = self.placement.padded((observation, mask))
-            answers = self._greedy((state.learner.online.parameters, *seen), self.hyper)
-            action, value = self.placement.real(answers)
+        going = running  # an episode may be over while the game that it is a life of goes on
+        while going.any():
+            seen = self._padded((observation, mask))
+            action, value = self._real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
-            step = self.evaluation.step(np.where(running, action, IDLE))
-            gained = np.where(running, step.reward, 0)
-            totals = totals._replace(
-                returns=totals.returns + gained,
-                lengths=totals.lengths + running,
-                discounted=totals.discounted + factor * gained,
-            )
+            self.evaluation.send(np.where(going, action, IDLE))
+            step = self.evaluation.receive()
+            gained = np.where(running, step.reward, np.float32(0))
+            returns += gained
+            lengths += running
+            discounted += factor * gained
             factor = factor * self._discount
             running = running & ~(step.terminated | step.truncated)
+            going = running if step.going is None else step.going
             observation, mask = self._legal(step.observation, step.mask)
-        return totals._replace(predicted=predicted)
+        found: tuple[Any, ...] = returns, lengths, discounted, predicted, self.evaluation.measures()
+        return Evaluation(*found)
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()
@@ -97,36 +150,104 @@ class HostLoop:
         self.training.close()
         self.evaluation.close()
 
-    def _collect(self, state: MemberState, index: int) -> tuple[MemberState, Transition, dict[str, np.ndarray]]:
-        """T steps of all environments: transitions [M, T, E, ...], and the episodes that ended."""
-        plan = self._plan(self.hyper, self.hyper, jnp.int32(index))
-        networks, memory = state.learner.online.parameters, state.behaviour
-        fresh, running = self.placement.real((np.asarray(state.fresh), np.array(state.episode_return)))
-        finished = {"episode_return": np.zeros(running.shape[0]), "episodes": np.zeros(running.shape[0])}
-        transitions = []
-        for step in range(self.fleet.collect_steps):
-            observation, mask = self._seen
-            seen = self.placement.padded((observation, mask, fresh))
-            action, memory = self._act((networks, memory, *seen, plan), self.hyper, jnp.int32(step))
-            action = np.asarray(self.placement.real(action))
-            outcome = self.training.step(action)
-            reached, next_mask = self._legal(outcome.next_observation, outcome.next_mask)
-            ends = outcome.terminated, outcome.truncated
-            parts: tuple[Any, ...] = (observation, action, outcome.reward, reached, *ends, mask, next_mask)
-            transitions.append(Transition(*parts))
-            ended = fresh = outcome.terminated | outcome.truncated
-            running += outcome.reward
-            finished["episode_return"] += np.where(ended, running, 0).sum(axis=1)
-            finished["episodes"] += ended.sum(axis=1)
-            running[ended] = 0
-            self._seen = self._legal(outcome.observation, outcome.mask)
-        fresh, running = self.placement.padded((jnp.asarray(fresh), jnp.asarray(running)))
-        state = state._replace(behaviour=memory, fresh=fresh, episode_return=running)
-        return state, jax.tree.map(lambda *rows: np.stack(rows, axis=1), *transitions), finished
+    def _collect(
+        self,
+        networks: list[Array],
+        memory: PyTree,
+        plan: StepPlan,
+        number: int,
+        fresh: np.ndarray,
+        running: np.ndarray,
+    ) -> tuple[PyTree, Gathered]:
+        """T steps of all environments, by the plan of the chunk's collect `number`: behaviour's memory after them, and
+        what they were.
 
-    def _legal(self, observation: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        `fresh` bool[M, E] and `running`, the returns of episodes under way, are brought up to date in place.
+        """
+        if self.turns.taken is None:
+            jax.block_until_ready(networks)  # what is timed is the collect alone
+        in_turns = self.turns.begin()
+        if in_turns:  # each half brings its own lanes up to date, in arrays of ours
+            self._seen = jax.tree.map(np.array, self._seen)
+        self._gathered = gathered = self._gathered or Gathered(self.fleet.collect_steps, self._seen)
+        under_way: dict[Part, int] = {}  # the step that a part is taking
+
+        def take(part: Part) -> None:
+            if part in under_way:
+                step, lanes = under_way.pop(part), self._lanes[part]
+                outcome = self._receive(part)
+                reached = self._legal(outcome.next_observation, outcome.next_mask)
+                fresh[:, lanes] = gathered.answered(step, lanes, outcome, reached, running[:, lanes])
+
+        for step in range(self.fleet.collect_steps):
+            for part in HALVES if in_turns else WHOLE:
+                take(part)
+                observation, mask = self._seen
+                seen = self._padded((observation, mask, fresh))
+                now = np.array([number, step, part], np.int32)
+                action, memory = self._act((networks, memory, *seen, plan), (), now)
+                if self._steps_here and in_turns:
+                    take(Part.SECOND if part == Part.FIRST else Part.FIRST)
+                lanes = self._lanes[part]
+                chosen = np.asarray(self._real(action))[:, lanes]
+                # Not before there is an action: until then the updates before this collect may still read the arrays.
+                legal = None if mask is None else mask[:, lanes]
+                gathered.acted(step, lanes, (observation[:, lanes], legal), chosen)
+                self._send(chosen, part)
+                under_way[part] = step
+        for part in list(under_way):
+            take(part)
+        self.turns.end(in_turns)
+        return memory, gathered
+
+    def _send(self, actions: np.ndarray, part: Part) -> None:
+        environments: Any = self.training
+        if part == Part.WHOLE:
+            environments.send(actions)
+        else:
+            environments.send(actions, part)
+
+    def _receive(self, part: Part) -> HostStep:
+        """What came of a part's actions; what is to be acted on next is in `_seen` then."""
+        environments: Any = self.training
+        if part == Part.WHOLE:
+            step = environments.receive()
+            self._seen = self._legal(step.observation, step.mask)
+            return step
+        step, lanes = environments.receive(part), self._lanes[part]
+        for known, new in zip(self._seen, self._legal(step.observation, step.mask), strict=True):
+            if known is not None:
+                known[:, lanes] = new
+        return step
+
+    def _legal(self, observation: np.ndarray, mask: np.ndarray | None) -> Seen:
         """What was seen, with what is legal there for each member."""
         if self._owned is None:
             return observation, mask
         owned = np.broadcast_to(self._owned, (*observation.shape[:2], self._owned.shape[-1]))
         return observation, owned if mask is None else mask & owned
+
+    def _padded(self, tree: PyTree) -> PyTree:
+        return self.placement.padded(tree) if self._idle else tree
+
+    def _real(self, tree: PyTree) -> PyTree:
+        return self.placement.real(tree) if self._idle else tree
+
+
+def _by_lane(memory: PyTree, lanes: int) -> bool:
+    """Whether all that behaviour remembers belongs to lanes, so that a half of them can act alone."""
+    return all(leaf.ndim > 0 and leaf.shape[0] == lanes for leaf in jax.tree.leaves(memory))
+
+
+def _of_part(part: Array, lanes: int, after: PyTree, before: PyTree) -> PyTree:
+    """Memory `after` acting where a lane is of the part, else as `before`: what is computed for the others is not used.
+
+    All lanes are computed with always, for a product over fewer of them may be rounded differently.
+    """
+    second = jnp.arange(lanes) >= Part.SECOND.lanes(lanes).start
+    acts = (part == Part.WHOLE) | (second == (part == Part.SECOND))
+
+    def chosen(new: Array, old: Array) -> Array:
+        return jnp.where(acts.reshape(lanes, *(1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(chosen, after, before)

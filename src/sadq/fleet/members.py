@@ -8,7 +8,7 @@ have in common for whoever drives them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from sadq.exploration.situation import (
 )
 from sadq.fleet.devices import Placement, Programs
 from sadq.learning.learner import Learner
-from sadq.learning.state import Hyper, LearnerState
+from sadq.learning.state import Hyper, Known, LearnerState
 from sadq.networks.network import Network
 from sadq.types import Array, Key, Mask, Metrics, PyTree, Transition
 
@@ -68,8 +68,14 @@ class StepPlan(NamedTuple):
 class Loop(Protocol):
     """A fleet bound to its members, ready to run: the contract of `ScanLoop` and `HostLoop`."""
 
-    programs: Programs
-    placement: Placement
+    evaluates_beside: ClassVar[bool]
+    """Whether `evaluate` may be called from another thread while `advance` goes on."""
+
+    @property
+    def programs(self) -> Programs: ...
+
+    @property
+    def placement(self) -> Placement: ...
 
     def start(self) -> MemberState:
         """The fleet before its first step, idle copies included; likewise below."""
@@ -155,13 +161,13 @@ class Fleet:
         return action, memory
 
     def absorb(
-        self, member: MemberState, hyper: Hyper, collected: Transition, index: Array
+        self, member: MemberState, hyper: Hyper, collected: Transition, index: Array, known: Known | None = None
     ) -> tuple[MemberState, Metrics]:
         """Store a collect, [T, lanes, ...], and learn from the replay."""
         learner, written = self.learner, index * self.collect_steps
         replay = learner.store.add(member.replay, written, collected)
         sampler = learner.sampler.add(member.sampler, written, self.collect_steps)
-        state, sampler, metrics = learner.learn(member.learner, hyper, replay, sampler, index)
+        state, sampler, metrics = learner.learn(member.learner, hyper, replay, sampler, index, known)
         behaviour = self._begin(state.online.parameters, hyper, index + 1, member.behaviour)
         return member._replace(learner=state, replay=replay, sampler=sampler, behaviour=behaviour), metrics
 

@@ -1,6 +1,7 @@
 """The loop over native environments: a whole chunk of collects and updates is one compiled call."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -156,6 +157,8 @@ class ScanFleet(Fleet):
 
 class ScanLoop:
     """A `ScanFleet` bound to its members."""
+
+    evaluates_beside: ClassVar[bool] = False
 
     def __init__(self, fleet: ScanFleet, hyper: Hyper, collects: int):
         self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()

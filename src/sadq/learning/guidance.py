@@ -12,6 +12,7 @@ from sadq.core.bootstrap import Choice, best_value, guided, legal_values
 from sadq.core.gates import Fixed, Gate
 from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.rollout import bellman_estimate, rollout_scores
+from sadq.core.schedules import EverySlot, Pacing
 from sadq.dynamics.protocol import DynamicsModel
 from sadq.learning.legal import Legal
 from sadq.networks.network import Network
@@ -57,7 +58,8 @@ class Guidance:
     make_model: Callable[[Key], DynamicsModel]
     action_count: int
     batch_size: int
-    updates: int  # k model updates per collect
+    updates: int  # k slots for a model update per collect
+    pacing: Pacing = field(default_factory=EverySlot)  # which of the slots are taken
     optimiser: Optimiser = field(default_factory=Adam)
     gate: Gate = field(default_factory=Fixed)
     samples: int = 1

@@ -21,8 +21,9 @@ from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
 from sadq.learning.optimiser import Pace, clipped, descend, trainable
+from sadq.learning.pacing import paced
 from sadq.learning.refit import Refit
-from sadq.learning.state import Hyper, LearnerState, Phase, Update
+from sadq.learning.state import Hyper, Known, LearnerState, Phase, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
 from sadq.networks.heads import Look, Mover
 from sadq.networks.network import Network, ensemble_keys, first_network, make_ensemble, over_networks, settled
@@ -67,27 +68,45 @@ class Learner:
     def init(self, hyper: Hyper) -> LearnerState:
         """Networks drawn from the member's seed; the target starts as a copy of the online ones."""
         networks = make_ensemble(self.make_network, hyper.stream("network"), self.ensemble.size)
-        model = None
+        model = pacing = None
         if self.guidance is not None:
             model = trainable(self.guidance.make_model(hyper.stream("model")))
+            pacing = self.guidance.pacing.init()
         online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
-        return LearnerState(trainable(online, online.movers()), networks, model)
+        return LearnerState(trainable(online, online.movers()), networks, model, pacing)
 
     def learn(
-        self, state: LearnerState, hyper: Hyper, contents: PyTree, memory: PyTree, index: Array
+        self,
+        state: LearnerState,
+        hyper: Hyper,
+        contents: PyTree,
+        memory: PyTree,
+        index: Array,
+        known: Known | None = None,
     ) -> tuple[LearnerState, PyTree, Metrics]:
-        """All that follows collect number `index`, whose rows are in the store: (state, sampler's memory, metrics)."""
+        """All that follows collect number `index`, whose rows are in the store: (state, sampler's memory, metrics).
+
+        `known` is what the caller knows of that number already, so that nothing has to be decided on the device.
+        """
         phase = self.phase(hyper, index)
 
         def now() -> tuple[LearnerState, PyTree, Metrics]:
-            return self._learn(state, phase, contents, memory)
+            return self._learn(state, phase, contents, memory, known)
 
-        if self.learning_starts == 0:
+        if known.begun if known is not None else self.learning_starts == 0:
             return now()
         shapes = jax.eval_shape(now)[2]
         nothing = {name: jnp.full(shape.shape, jnp.nan, shape.dtype) for name, shape in shapes.items()}
+        if known is not None:
+            return state, memory, nothing
         # The counter is shared by all members, so this stays a branch under vmap. The store is only read inside.
         return jax.lax.cond(phase.step > self.learning_starts, now, lambda: (state, memory, nothing))
+
+    def knows(self, index: int) -> Known:
+        """What can be said of collect number `index` beforehand."""
+        begun = (index + 1) * self.collect_steps * self.environments > self.learning_starts
+        interval, unit = self.target_update.interval, self.target_update.unit
+        return Known(begun, begun and interval is not None and bool(self._due(index, interval, unit)))
 
     def phase(self, hyper: Hyper, index: Array) -> Phase:
         """What holds for the updates after collect number `index`."""
@@ -102,7 +121,7 @@ class Learner:
         return legal_actions(self.legal, self.action_count, hyper.actions)
 
     def _learn(
-        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree
+        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree, known: Known | None
     ) -> tuple[LearnerState, PyTree, Metrics]:
         metrics: Metrics = {}
         if self.refit is not None:
@@ -111,7 +130,7 @@ class Learner:
         if self.guidance is not None:
             state, metrics = self._learn_model(self.guidance, state, phase, contents)
         state, memory, measured = self._learn_values(state, phase, contents, memory)
-        if self.target_update.interval is not None:
+        if self.target_update.interval is not None and known is None:
             due = self._due(phase.collect, self.target_update.interval, self.target_update.unit)
             copied = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
             state = state._replace(target=settled(copied))
@@ -123,19 +142,23 @@ class Learner:
     def _learn_model(
         self, guidance: Guidance, state: LearnerState, phase: Phase, contents: PyTree
     ) -> tuple[LearnerState, Metrics]:
-        """k model updates, on batches of their own: always uniform, always one-step."""
+        """k slots for a model update, on batches of their own: always uniform, always one-step."""
         stream, count = phase.hyper.stream("model-update"), guidance.updates
         update_keys = keys.range_of(stream, phase.collect * count, count)
 
         def positions(key: Key) -> Array:
             return uniform(self.store, phase.rows, keys.purpose(key, "sample"), guidance.batch_size, steps=1)
 
-        def update(state: LearnerState, inputs: tuple[Key, Transition]) -> tuple[LearnerState, Metrics]:
-            return self.model_update(guidance, state, phase, *inputs)
+        def update(state: LearnerState, inputs: tuple[Key, Array, Transition]) -> tuple[LearnerState, Metrics]:
+            key, slot, batch = inputs
+            if state.pacing is None:
+                return self.model_update(guidance, state, phase, key, batch)
+            return paced(guidance.pacing, state, slot, lambda: self.model_update(guidance, state, phase, key, batch))
 
         batches = self.store.one_step(contents, jax.vmap(positions)(update_keys))
-        state, measured = scan_with_metrics(update, state, (update_keys, batches))
-        return state, means(measured)
+        slots = phase.collect * count + jnp.arange(count)
+        state, measured = scan_with_metrics(update, state, (update_keys, slots, batches))
+        return state, means(measured, known=jnp.nanmean if state.pacing is not None else jnp.mean)
 
     def model_update(
         self, guidance: Guidance, state: LearnerState, phase: Phase, key: Key, batch: Transition
@@ -279,7 +302,7 @@ class Learner:
 
         return returns
 
-    def _due(self, index: Array, interval: int, unit: str = "steps") -> Array:
+    def _due(self, index: Array | int, interval: int, unit: str = "steps") -> Any:
         """Whether collect number `index` completes an interval; the counter is shared, so branches stay branches."""
         per_collect = self.updates if unit == "updates" else self.collect_steps * self.environments
         return (index + 1) * per_collect // interval > index * per_collect // interval

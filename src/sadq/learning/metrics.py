@@ -23,7 +23,10 @@ def scan_with_metrics(
     return carry, {name: values[:, place] for place, name in enumerate(names)}
 
 
-def means(measured: Metrics) -> Metrics:
-    """The mean of every metric over updates and samples, taken once per collect rather than once per update."""
-    averages = jnp.mean(jnp.stack(list(measured.values())).reshape(len(measured), -1), axis=1)
+def means(measured: Metrics, known: Callable[..., jax.Array] = jnp.mean) -> Metrics:
+    """The mean of every metric over updates and samples, taken once per collect rather than once per update.
+
+    `known` is `jnp.nanmean` where some updates are left out, and so have nothing to report.
+    """
+    averages = known(jnp.stack(list(measured.values())).reshape(len(measured), -1), axis=1)
     return dict(zip(measured, averages, strict=True))

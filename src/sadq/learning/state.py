@@ -6,7 +6,7 @@ from sadq import keys
 from sadq.learning.guidance import Seen
 from sadq.learning.optimiser import Trainable
 from sadq.networks.network import Network
-from sadq.types import Array, Key
+from sadq.types import Array, Key, PyTree
 
 
 class Hyper(NamedTuple):
@@ -33,6 +33,7 @@ class LearnerState(NamedTuple):
     online: Trainable  # of networks
     target: Network
     model: Trainable | None  # of a dynamics model; None without SADQ
+    pacing: PyTree = None  # the memory of what paces its updates; None where every slot has one
 
 
 class Phase(NamedTuple):
@@ -44,6 +45,17 @@ class Phase(NamedTuple):
     step: Array  # i32[]: env steps of the member so far
     progress: Array  # f32[]: the share of the run that is done
     rate: Array  # f32[]: the learning rate
+
+
+class Known(NamedTuple):
+    """What a caller that counts collects itself knows of one beforehand.
+
+    A branch on an accelerator waits for all that was asked of it before. To make the target network a copy of the online
+    one, settled, is then left to the caller too.
+    """
+
+    begun: bool  # whether anything is learned after it
+    copies: bool  # whether the target network is copied then
 
 
 class Update(NamedTuple):

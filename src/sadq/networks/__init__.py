@@ -1,7 +1,8 @@
 """Networks: layers, encoders and heads, and the value network made of them; imports `core`."""
 
 from sadq.networks.bayesian import Bayesian, BayesianHead
-from sadq.networks.encoders import ENCODERS, Dense, DenseEncoder
+from sadq.networks.convolutions import Convolution
+from sadq.networks.encoders import ENCODERS, Dense, DenseEncoder, Nature, NatureEncoder
 from sadq.networks.heads import (
     HEADS,
     Categorical,

@@ -45,8 +45,8 @@ class Bayesian:
             positive(self, "huber")
 
     def build(self, shape: HeadShape, key: Key) -> "BayesianHead":
-        believed = regression.prior(shape.actions, shape.features, self.prior_deviation)
-        return BayesianHead(Linear(shape.features, shape.features, key), believed.mean, believed, self.huber)
+        believed = regression.prior(shape.actions, shape.width, self.prior_deviation)
+        return BayesianHead(Linear(shape.features, shape.width, key), believed.mean, believed, self.huber)
 
 
 class BayesianHead(Head):

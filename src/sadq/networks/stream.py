@@ -19,6 +19,12 @@ class HeadShape(NamedTuple):
     dueling: bool = False
     noisy: bool = False
     return_range: tuple[float, float] = (-100.0, 100.0)  # of discounted returns, for heads that must know it
+    hidden: int | None = None  # width of a head's hidden layer; None: that of the features
+
+    @property
+    def width(self) -> int:
+        """Of a head's hidden layer."""
+        return self.features if self.hidden is None else self.hidden
 
 
 class ActionStream(eqx.Module):
@@ -34,13 +40,13 @@ class ActionStream(eqx.Module):
     actions: int = eqx.field(static=True)
 
     def __init__(self, shape: HeadShape, atoms: int, key: Key):
-        width = shape.features
+        features, width = shape.features, shape.width
         self.actions = shape.actions
         dense = NoisyLinear if shape.noisy else Linear
         if shape.noisy and shape.dueling:
-            self.hidden = NoisyLinear(width, 2 * width, keys.purpose(key, "hidden"), blocks=2)
+            self.hidden = NoisyLinear(features, 2 * width, keys.purpose(key, "hidden"), blocks=2)
         else:
-            self.hidden = dense(width, 2 * width if shape.dueling else width, keys.purpose(key, "hidden"))
+            self.hidden = dense(features, 2 * width if shape.dueling else width, keys.purpose(key, "hidden"))
         self.advantage = dense(width, shape.actions * atoms, keys.purpose(key, "advantage"))
         self.value = dense(width, atoms, keys.purpose(key, "value")) if shape.dueling else None
 

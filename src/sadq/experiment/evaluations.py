@@ -1,0 +1,91 @@
+"""Evaluations of a run under way: of environments outside JAX beside its training, on a snapshot of the networks."""
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sadq.errors import SadqError
+from sadq.experiment.folder import RunFolder
+from sadq.fleet.members import Evaluation, Loop, MemberState
+
+
+class Evaluations:
+    """At most one evaluation at a time; `settle` waits for it and writes its rows, so these stay in order."""
+
+    def __init__(self, environment: str, folder: RunFolder):
+        self.environment, self.folder = environment, folder
+        self._pending: tuple[int, Beside] | None = None
+
+    def begin(self, loop: Loop, state: MemberState, number: int, step: int) -> None:
+        """Evaluate what the state holds now, as evaluation `number`, at env step `step`."""
+        self.settle()
+        if not loop.evaluates_beside:
+            self._record(step, loop.evaluate(state, number))
+            return
+        # Training goes on to change, and to give away, the memory of what is evaluated.
+        online = state.learner.online
+        networks = jax.tree.map(jnp.copy, online.parameters)
+        learner = state.learner._replace(online=online._replace(parameters=networks), target=networks, model=None)
+        snapshot = state._replace(learner=learner, replay=None, sampler=None)
+        self._pending = step, Beside(lambda: loop.evaluate(snapshot, number))
+
+    def settle(self) -> None:
+        """Wait for the evaluation that is under way, if any."""
+        if self._pending is not None:
+            (step, beside), self._pending = self._pending, None
+            self._record(step, beside.result())
+
+    def abandon(self) -> None:
+        """Wait for the evaluation that is under way, and forget it."""
+        if self._pending is not None:
+            (_, beside), self._pending = self._pending, None
+            beside.join()
+
+    def _record(self, step: int, found: Evaluation) -> None:
+        evaluation = jax.tree.map(np.asarray, found)
+        if not np.isfinite(evaluation.returns).all():
+            odd = f"environment {self.environment} returned rewards that are not finite"
+            raise SadqError(f"{odd}, expected numbers: fix the environment.")
+        rows = []
+        for member, returns in enumerate(evaluation.returns):
+            overestimated = evaluation.predicted[member] - evaluation.discounted[member]
+            measures = {name: json_number(np.mean(values[member])) for name, values in evaluation.measures.items()}
+            row: dict[str, Any] = {"step": step, "member": member, "returns": returns.astype(float).tolist()}
+            row["lengths"] = evaluation.lengths[member].tolist()
+            row["overestimation"] = json_number(np.mean(overestimated))
+            rows.append(row | ({"measures": measures} if measures else {}))
+        self.folder.add_evaluations(rows)
+
+
+class Beside(threading.Thread):
+    """A call in a thread of its own, which does not keep the process alive."""
+
+    def __init__(self, call: Callable[[], Any]):
+        super().__init__(daemon=True)
+        self._call = call
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._answer = self._call()
+        except BaseException as error:  # it is raised where the answer is asked for
+            self._error = error
+
+    def result(self) -> Any:
+        """What the call answered, or its error."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def json_number(value: float) -> float | None:
+    """A JSON number to single precision's six digits; None for what JSON has no number for."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,0 +1,189 @@
+"""Atari end to end, in small: agents with and without SADQ on two games, exact resume, and members that are padded."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tiny_runs
+
+from sadq.dynamics import RSSM
+from sadq.errors import SadqError
+from sadq.experiment import build, checkpoint
+from sadq.experiment.build import check_memory, hyper_of, make_learner, members_of, resolve, squad_sizes
+from sadq.experiment.config import Config
+from sadq.experiment.evaluate import evaluate_run
+from sadq.experiment.folder import CHECKPOINTS
+from sadq.experiment.presets import PRESETS, preset
+from sadq.fleet.squads import SquadLoop
+from sadq.networks import Implicit, Nature, Quantile
+from sadq.replay.frames import FrameRing
+
+pytest.importorskip("ale_py", reason="Atari games need ale-py: install sadq[atari]")
+
+TWO_GAMES = "atari/Breakout,Pong"
+
+
+def small(agent: str, environment: str = TWO_GAMES, **fields: Any) -> Config:
+    """A fleet of a member for each game, whose networks compile in seconds."""
+    values: dict[str, Any] = {
+        "seeds": (3,),
+        "steps": 160,
+        "learning_starts": 40,
+        "buffer_size": 120,  # which wraps
+        "batch_size": 2,
+        "target_update_interval": 10,
+        "encoder": Nature(channels=(4, 4, 4), hidden=8),
+        "model": RSSM(deterministic=8, variables=2, classes=3, hidden=6, channels=(4, 4, 4), decoder=(4, 4, 4)),
+        "adjusted": (Quantile(quantiles=5), Implicit(levels=4, cosines=6)),
+        "evaluations": 1,
+        "evaluation_episodes": 2,
+        "environment_settings": ("max_frames=300",),
+        "checkpoint_seconds": 1e9,
+    }
+    base = preset(environment, agent)
+    guidance = dataclasses.replace(base.guidance, batch_size=2)
+    return dataclasses.replace(base, **(values | {"guidance": guidance} | fields))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_chunks():
+    """So that a short run can be stopped in its middle."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "MAX_CHUNK_STEPS", 80)
+        patch.setattr(build, "MAX_CHUNK", 20)
+        patch.setattr(build, "SQUADS", 1)  # each size of a squad is compiled apart
+        yield
+
+
+def leaves(state: Any) -> dict[str, np.ndarray]:
+    return checkpoint.named_leaves(state)
+
+
+def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], names=None) -> None:
+    for name in names or one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("agent", ["qrdqn", "iqn", "coact"])
+def test_it_trains_resumes_exactly_and_is_its_base_at_alpha_one(agent, tmp_path):
+    """The halves that are trained apart have the bits of the whole."""
+    base = tiny_runs.train(tmp_path / "base", small(agent))
+    config = small(f"{agent}+sadq", alpha=(1.0,))
+    whole = tiny_runs.train(tmp_path / "whole", config)
+    tiny_runs.train(tmp_path / "halves", config, tiny_runs.stop_at(80))
+    resumed = tiny_runs.resume(tmp_path / "halves")
+    assert resumed.exact and resumed.step == whole.step == 160
+    assert_same(leaves(whole.state), leaves(resumed.state))
+    assert whole.folder.evaluations == resumed.folder.evaluations
+
+    assert_same(leaves(base.state), leaves(whole.state))
+    mixed = tiny_runs.train(tmp_path / "mixed", small(f"{agent}+sadq"))
+    pairs = zip(leaves(base.state).items(), leaves(mixed.state).values(), strict=False)
+    assert any((one != other).any() for (name, one), other in pairs if ".online.parameters" in name)
+    last = whole.folder.metrics[-1]
+    assert last["model_state_loss"] > 0 and last["model_updates"] == 1 and np.isfinite(last["loss"])
+    measures = whole.folder.evaluations[-1]["measures"]
+    assert set(measures) == {"raw_score", "human_normalised"}
+
+
+def test_a_padded_members_run_is_that_of_the_member_alone(tmp_path):
+    """Breakout has 4 actions, Pong 6: its network has two that are never taken, and never looked at."""
+    fleet = tiny_runs.train(tmp_path / "fleet", small("qrdqn+sadq"))
+    padded = ("max_frames=300", "actions=6")
+    alone = tiny_runs.train(tmp_path / "alone", small("qrdqn+sadq", "atari/Breakout", environment_settings=padded))
+    members, solo = leaves(fleet.state), leaves(alone.state)
+    assert_same({name: leaf[0] for name, leaf in solo.items()}, {name: leaf[0] for name, leaf in members.items()})
+    rows = [row for row in fleet.folder.evaluations if row["member"] == 0]
+    assert rows == alone.folder.evaluations
+    action = members[".replay.rows.action"]
+    assert action[0].max() < 4 and action[1].max() < 6
+    assert [member["game"] for member in fleet.members] == ["Breakout", "Pong"]
+    assert hyper_of(fleet.config).actions.tolist() == [4, 6]
+
+    result = evaluate_run(tmp_path / "fleet", 1)
+    assert [member["game"] for member in result["members"]] == ["Breakout", "Pong"]
+    assert result["members"][1]["measures"]["raw_score"] <= 0
+
+
+def test_members_of_a_fleet_are_games_and_seeds():
+    config = small("qrdqn", seeds=(1, 2))
+    assert [(member["game"], member["seed"]) for member in members_of(config)] == [
+        ("Breakout", 1),
+        ("Breakout", 2),
+        ("Pong", 1),
+        ("Pong", 2),
+    ]
+    alone = small("qrdqn", "atari/Breakout")
+    assert "game" not in members_of(alone)[0] and hyper_of(alone).actions is None
+    assert not make_learner(alone, resolve(alone.environment)).store.has_masks
+
+
+@pytest.mark.parametrize(("members", "sizes"), [(1, [1]), (2, [1, 1]), (5, [3, 2]), (6, [3, 3])])
+def test_squads_are_as_equal_as_can_be(members, sizes, monkeypatch):
+    monkeypatch.setattr(build, "SQUADS", 2)
+    assert squad_sizes(members) == sizes
+
+
+def test_nothing_depends_on_the_number_of_squads(tmp_path, monkeypatch):
+    config = small("qrdqn")
+    found = []
+    for count in (1, 2):
+        monkeypatch.setattr(build, "SQUADS", count)
+        experiment = tiny_runs.train(tmp_path / str(count), config)
+        assert isinstance(experiment.loop, SquadLoop) and len(experiment.loop.squads) == count
+        found.append((leaves(experiment.state), experiment.folder.evaluations))
+    assert_same(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_the_preset_has_the_papers_numbers():
+    config = PRESETS["atari100k"]
+    learner = make_learner(config, resolve(config.environment))
+    assert isinstance(learner.store, FrameRing) and learner.store.rows == 100_000
+    assert learner.store.nbytes == pytest.approx(0.75e9, rel=0.01)
+    learning = (config.steps - config.learning_starts) // config.collect * config.updates_per_collect
+    assert learning == 49_200
+    assert (config.batch_size, config.discount, config.learning_rate) == (32, (0.99,), (1e-4,))
+    assert config.optimiser.epsilon == pytest.approx(0.001 / 32) and config.optimiser.weight_decay == 1e-4
+    assert (config.target_update_interval, config.target_update_unit) == (1000, "updates")
+    assert config.epsilon.start == (1.0,) and config.epsilon.end == (0.001,) and config.epsilon.decay == (40_000.0,)
+    assert (config.pacing.threshold, config.pacing.fraction) == (0.001, 0.4)
+    assert config.guidance.learning_rate == 3e-4 and config.guidance.optimiser.weight_decay == 1e-4
+    made = jax.eval_shape(lambda key: learner.guidance.make_model(key), jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(made)) == pytest.approx(34.6e6, rel=0.02)
+    network = jax.eval_shape(learner.make_network, jax.random.key(0))
+    assert network.head.stream.hidden.weight.shape == (3136, 2048)
+
+
+def test_a_fleet_that_does_not_fit_says_how_many_members_would(monkeypatch):
+    config = preset("atari/Breakout", "qrdqn+sadq")
+    learner = make_learner(config, resolve(config.environment))
+    hyper = hyper_of(config)
+    each = check_memory(learner, 1, hyper) // 2  # a member is worked on beside the fleet's own memory
+    monkeypatch.setattr(build, "free_bytes", lambda device: int(4.5 * each))
+    assert check_memory(learner, 3, hyper) == 4 * each
+    with pytest.raises(SadqError, match=r"The fleet needs .* for 5 members .* enough for 3: lower"):
+        check_memory(learner, 5, hyper)
+
+
+def test_a_checkpoint_of_a_game_with_other_actions_is_refused(tmp_path):
+    path: Path = tmp_path / "run"
+    tiny_runs.train(path, small("qrdqn"))
+    saved = checkpoint.latest(path / CHECKPOINTS)
+    other = tmp_path / "other"
+    experiment = tiny_runs.create(small("qrdqn", "atari/Breakout,Alien"), other)
+    with pytest.raises(SadqError, match="does not belong to this run"):
+        experiment.begin(saved)
+    experiment.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("atari/Brekout", "did you mean Breakout"), ("atari/", "unknown Atari game"), ("atari/Pong,Pong", "none twice")],
+)
+def test_an_unknown_game_is_refused_with_what_is_near(name, sentence):
+    with pytest.raises(SadqError, match=sentence):
+        preset(name, "qrdqn")

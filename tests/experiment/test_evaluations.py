@@ -1,0 +1,111 @@
+"""Evaluations beside training: the same rows as in turn, in order, before the checkpoint that follows; errors surface."""
+
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from sadq.errors import SadqError
+from sadq.experiment import checkpoint, evaluations
+from sadq.experiment.evaluations import Beside, json_number
+from sadq.experiment.folder import CHECKPOINTS, RunFolder
+from sadq.experiment.run import create
+from sadq.fleet.host_loop import HostLoop
+from tiny import config
+
+FIELDS = {
+    "environment": "gymnasium:CartPole-v1",
+    "steps": 640,
+    "evaluations": 4,
+    "checkpoint_seconds": 0.0,
+    "workers": 0,
+}
+
+
+class InTurn:
+    """What `Beside` stands for, without a thread."""
+
+    def __init__(self, call):
+        self._call = call
+
+    def result(self):
+        return self._call()
+
+    def join(self):
+        pass
+
+
+def run(path, **fields):
+    experiment = create(config("dqn", **(FIELDS | fields)), path)
+    experiment.begin()
+    assert experiment.run()
+    experiment.close()
+    return experiment
+
+
+def test_beside_training_the_rows_are_those_of_evaluations_in_turn(tmp_path, monkeypatch):
+    # A snapshot that training could change would, after this delay, be of later networks.
+    evaluate = HostLoop.evaluate
+
+    def slow(self, state, number):
+        time.sleep(0.2)
+        return evaluate(self, state, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostLoop, "evaluate", slow)
+        beside = run(tmp_path / "beside")
+    monkeypatch.setattr(evaluations, "Beside", InTurn)
+    in_turn = run(tmp_path / "in turn")
+    rows = beside.folder.evaluations
+    assert rows == in_turn.folder.evaluations and len({row["step"] for row in rows}) == 5
+    assert [row["step"] for row in rows] == sorted(row["step"] for row in rows)
+    leaves = zip(jax.tree.leaves(beside.state), jax.tree.leaves(in_turn.state), strict=True)
+    assert all(np.array_equal(one, other) for one, other in leaves)
+
+
+def test_a_checkpoint_never_outlives_the_evaluations_before_it(tmp_path, monkeypatch):
+    found, save = [], checkpoint.save
+
+    def checked(folder, collect, *rest):
+        written = RunFolder.open(folder.parent)[0].evaluations
+        found.append((collect, max(row["step"] for row in written)))
+        return save(folder, collect, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", checked)
+    experiment = run(tmp_path / "run")
+    interval = experiment.timetable.interval
+    assert len(found) > 1
+    for collect, newest in found:
+        assert newest == collect // interval * interval * experiment.config.collect
+    assert checkpoint.latest(tmp_path / "run" / CHECKPOINTS) is not None
+
+
+def test_an_error_in_a_thread_is_raised_where_the_answer_is_asked_for(monkeypatch):
+    def refuse(self, state, number):
+        raise SadqError("environment broke, expected it whole: mend it.")
+
+    monkeypatch.setattr(HostLoop, "evaluate", refuse)
+    experiment = create(config("dqn", **FIELDS), None)
+    experiment.begin()
+    with pytest.raises(SadqError, match="environment broke"):
+        experiment.run()
+    experiment.close()
+
+
+def test_an_interrupted_run_has_the_rows_of_what_it_had_begun(tmp_path):
+    experiment = create(config("dqn", **FIELDS), tmp_path / "run")
+    experiment.begin()
+    assert not experiment.run(lambda progress: progress.step < 320)
+    experiment.close()
+    assert max(row["step"] for row in experiment.folder.evaluations) == 320
+
+
+def test_a_call_answers_or_raises():
+    assert Beside(lambda: 3).result() == 3
+    with pytest.raises(ZeroDivisionError):
+        Beside(lambda: 1 / 0).result()
+
+
+def test_what_json_has_no_number_for_is_null():
+    assert [json_number(value) for value in (1.23456789, np.nan, np.inf)] == [1.23457, None, None]
