@@ -3,8 +3,8 @@
     PYTHONPATH=src:.gpu_site COMMIT=... python3 benchmarks/atari100k.py --out FOLDER --games Breakout Pong Kangaroo \
         --agents qrdqn qrdqn+sadq --seeds 5
 
-All games and seeds of an agent are one fleet. What is finished is written to FOLDER as one file an agent and game, and is not
-run again. With --runs a call that ends after --seconds leaves a checkpoint there, from which the next call goes on.
+All games and seeds of an agent are one fleet. What is finished is written to FOLDER, a file an agent and game, and not run
+again. With --runs a call that ends after --seconds leaves a checkpoint there, from which the next call goes on.
 """
 
 import argparse

@@ -120,7 +120,7 @@ def test_before_learning_starts_exploring_is_uniform():
         ({"preset": "nope"}, "Unknown preset 'nope': expected one of default, acrobot"),
         ({"stepz": 3}, "Unknown field 'stepz': expected one of adjusted, agent, alpha, batch_size"),
         ({"batch_size": 0}, "batch_size = 0 must be a whole number of at least 1"),
-        ({"buffer_size": 10**13}, "The replay needs"),
+        ({"buffer_size": 10**13}, "The fleet needs"),
         ({"env": "Pendulum-v1"}, "expected Discrete"),
         ({"env": "Nothing-v7"}, "unknown environment 'Nothing-v7'"),
         ({"env": 3}, "3 is no environment, expected a name"),

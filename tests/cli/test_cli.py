@@ -282,7 +282,7 @@ BAD_LINES = {
     "train cartpole sadq --alpha None": "Agent dueling+sadq needs alpha",
     "train cartpole dqn --alpha 0.5": "alpha = 0.5 was given, but dqn is a plain agent that has none: use dqn+sadq",
     "train cartpole --collect 81": "collect = 81 must be a multiple of environments = 8",
-    "train cartpole --buffer-size 1000000000000": "The replay needs ",
+    "train cartpole --buffer-size 1000000000000": "The fleet needs ",
     "train Pendulum-v1": "environment Pendulum-v1 has action space Box(-2.0, 2.0, (1,), float32), expected Discrete",
     "train FrozenLake-v1": "environment FrozenLake-v1 has observation space Discrete(16), expected an array",
     "train odd_environments:Image-v0": "Image-v0 returned an observation of shape (4,) from reset, expected shape (8, 8, 3)",

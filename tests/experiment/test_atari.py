@@ -89,9 +89,15 @@ def test_it_trains_resumes_exactly_and_is_its_base_at_alpha_one(agent, tmp_path)
     assert set(measures) == {"raw_score", "human_normalised"}
 
 
-def test_a_padded_members_run_is_that_of_the_member_alone(tmp_path):
+def test_a_padded_members_run_is_that_of_the_member_in_a_squad_or_alone(tmp_path, monkeypatch):
     """Breakout has 4 actions, Pong 6: its network has two that are never taken, and never looked at."""
     fleet = tiny_runs.train(tmp_path / "fleet", small("qrdqn+sadq"))
+    monkeypatch.setattr(build, "SQUADS", 2)
+    squads = tiny_runs.train(tmp_path / "squads", small("qrdqn+sadq"))
+    assert isinstance(squads.loop, SquadLoop) and len(squads.loop.squads) == 2
+    assert_same(leaves(fleet.state), leaves(squads.state))
+    assert fleet.folder.evaluations == squads.folder.evaluations
+
     padded = ("max_frames=300", "actions=6")
     alone = tiny_runs.train(tmp_path / "alone", small("qrdqn+sadq", "atari/Breakout", environment_settings=padded))
     members, solo = leaves(fleet.state), leaves(alone.state)
@@ -127,18 +133,6 @@ def test_squads_are_as_equal_as_can_be(members, sizes, monkeypatch):
     assert squad_sizes(members) == sizes
 
 
-def test_nothing_depends_on_the_number_of_squads(tmp_path, monkeypatch):
-    config = small("qrdqn")
-    found = []
-    for count in (1, 2):
-        monkeypatch.setattr(build, "SQUADS", count)
-        experiment = tiny_runs.train(tmp_path / str(count), config)
-        assert isinstance(experiment.loop, SquadLoop) and len(experiment.loop.squads) == count
-        found.append((leaves(experiment.state), experiment.folder.evaluations))
-    assert_same(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]
-
-
 def test_the_preset_has_the_papers_numbers():
     config = PRESETS["atari100k"]
     learner = make_learner(config, resolve(config.environment))
@@ -161,12 +155,16 @@ def test_the_preset_has_the_papers_numbers():
 def test_a_fleet_that_does_not_fit_says_how_many_members_would(monkeypatch):
     config = preset("atari/Breakout", "qrdqn+sadq")
     learner = make_learner(config, resolve(config.environment))
-    hyper = hyper_of(config)
-    each = check_memory(learner, 1, hyper) // 2  # a member is worked on beside the fleet's own memory
+
+    def hyper(members: int) -> Any:
+        return hyper_of(dataclasses.replace(config, seeds=tuple(range(members))))
+
+    monkeypatch.setattr(build, "free_bytes", lambda device: 10**15)
+    each = check_memory(learner, hyper(1)) // 2  # a member is worked on beside the fleet's own memory
     monkeypatch.setattr(build, "free_bytes", lambda device: int(4.5 * each))
-    assert check_memory(learner, 3, hyper) == 4 * each
+    assert check_memory(learner, hyper(3)) == 4 * each
     with pytest.raises(SadqError, match=r"The fleet needs .* for 5 members .* enough for 3: lower"):
-        check_memory(learner, 5, hyper)
+        check_memory(learner, hyper(5))
 
 
 def test_a_checkpoint_of_a_game_with_other_actions_is_refused(tmp_path):

@@ -214,18 +214,30 @@ def test_the_predicted_bytes_are_those_that_the_replay_takes():
     assert store.nbytes == sum(leaf.nbytes for leaf in jax.tree.leaves(store.init()))
 
 
-def test_a_replay_that_cannot_fit_is_refused_with_the_figures(monkeypatch):
-    """On a CPU with one member's replay beside the fleet's own, where the member at work lies."""
+def hyper_for(members: int):
+    return hyper_of(dataclasses.replace(tiny_runs.TINY, seeds=tuple(range(members))))
+
+
+def bytes_of_a_member(learner) -> int:
+    """Of the replay, and of all that learning changes."""
+    state = learner.init(jax.tree.map(lambda leaf: leaf[0], hyper_for(1)))
+    return learner.store.nbytes + sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+
+
+def test_a_fleet_that_cannot_fit_is_refused_with_the_figures(monkeypatch):
+    """On a CPU with one member beside the fleet's own memory, where the member at work lies."""
     learner = make_learner(tiny_runs.TINY, BITFLIP)
-    monkeypatch.setattr(build, "free_bytes", lambda device: 5 * learner.store.nbytes)
-    assert check_memory(learner, 4) == 5 * learner.store.nbytes
-    with pytest.raises(SadqError, match="The replay needs"):
-        check_memory(learner, 5)
+    each = bytes_of_a_member(learner)
+    monkeypatch.setattr(build, "free_bytes", lambda device: 5 * each)
+    assert check_memory(learner, hyper_for(4)) == 5 * each
+    with pytest.raises(SadqError, match="The fleet needs .* for 5 members .* enough for 4: lower"):
+        check_memory(learner, hyper_for(5))
     huge = make_learner(dataclasses.replace(tiny_runs.TINY, buffer_size=10**9), BITFLIP)
-    with pytest.raises(
-        SadqError, match=r"needs 638\.00 GB for 10 members of 1,000,000,000 transitions, but .* has 0\.0"
-    ):
-        check_memory(huge, 10)
+    figures = (
+        r"needs 638\.00 GB for 10 members \(replay 58\.00 GB of 1,000,000,000 transitions .* has 0\.0.* enough for 0"
+    )
+    with pytest.raises(SadqError, match=figures):
+        check_memory(huge, hyper_for(10))
 
 
 def test_on_an_accelerator_the_share_of_one_device_counts(monkeypatch):
@@ -235,17 +247,18 @@ def test_on_an_accelerator_the_share_of_one_device_counts(monkeypatch):
         device_kind: str = "one"
 
     learner = make_learner(tiny_runs.TINY, BITFLIP)
+    each = bytes_of_a_member(learner)
     monkeypatch.setattr(build.Placement, "mesh", (Accelerator(),) * 4)
-    monkeypatch.setattr(build, "free_bytes", lambda device: 2 * learner.store.nbytes)
-    assert check_memory(learner, 5) == check_memory(learner, 8) == 2 * learner.store.nbytes
-    with pytest.raises(SadqError, match="but one has 0.00 GB free"):
-        check_memory(learner, 9)
+    monkeypatch.setattr(build, "free_bytes", lambda device: 2 * each)
+    assert check_memory(learner, hyper_for(5)) == check_memory(learner, hyper_for(8)) == 2 * each
+    with pytest.raises(SadqError, match="but one has 0.00 GB free, enough for 8"):
+        check_memory(learner, hyper_for(9))
 
 
 def test_memory_that_nobody_tells_is_not_refused(monkeypatch):
     monkeypatch.setattr(build, "free_bytes", lambda device: None)
     learner = make_learner(dataclasses.replace(tiny_runs.TINY, buffer_size=10**12), BITFLIP)
-    assert check_memory(learner, 1) == 2 * learner.store.nbytes
+    assert check_memory(learner, hyper_for(1)) > 2 * learner.store.nbytes
 
 
 def test_this_machine_tells_its_free_memory():
@@ -254,7 +267,7 @@ def test_this_machine_tells_its_free_memory():
 
 def test_a_refused_run_leaves_no_folder(tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(SadqError, match="The replay needs"):
+    with pytest.raises(SadqError, match="The fleet needs"):
         create(dataclasses.replace(tiny_runs.TINY, buffer_size=10**13), out)
     with pytest.raises(SadqError, match="unknown environment"):
         create(dataclasses.replace(tiny_runs.TINY, environment="Nowhere-v0"), out)

@@ -116,7 +116,7 @@ def test_the_model_frequency_sweep_changes_the_models_updates_only():
         assert (learner.guidance.updates, learner.updates) == (k, 1)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith("lunarlander")])
+@pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith(("lunarlander", "atari"))])
 def test_a_preset_builds_its_learner_on_a_native_environment(name):
     environment = registry.make(PRESETS[name].environment)
     assert isinstance(environment, Environment)
@@ -143,6 +143,7 @@ SUPPORTS = {
     "bitflip": (0.0, 1.0),
     "ocloud": (-4.77, -0.864),
     "cityflow": (-733.0, 123.0),
+    "atari100k": (-10.0, 10.0),
 }
 
 

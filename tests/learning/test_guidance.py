@@ -27,6 +27,7 @@ from sadq.core.rollout import Prediction
 from sadq.dynamics import Gaussian, ModelShape
 from sadq.learning.guidance import Advice, Seen
 from sadq.learning.legal import every_action, legal_actions
+from sadq.learning.model_updates import model_update
 from sadq.types import Batch, Transition
 from tiny import KEY, prepared
 
@@ -255,7 +256,7 @@ def test_a_model_of_features_learns_from_the_target_network_s():
     learner = table_learner(4, 2, guidance=table_guidance(model, 2))
     state = state_of(table_network(VALUES, scale=7.0), table_network(VALUES, scale=2.0), model)
     batch = happened(*STEPS).transition
-    after, parts = learner.model_update(learner.guidance, state, phase_of(learner, numbers()), KEY, batch)
+    after, parts = model_update(learner.guidance, state, phase_of(learner, numbers()), KEY, batch)
     # 10 at the predicted state and 2 at the real one, which are the same only in the last two steps.
     np.testing.assert_allclose(parts["model_state_loss"], [104, 104, 104, 64, 64], rtol=1e-6)
     assert after.model.diverged_at == -1 and after.model.steps == 1

@@ -23,6 +23,7 @@ from sadq.exploration import Behaviour, Best, Never
 from sadq.exploration.situation import draw_noise
 from sadq.fleet.members import Fleet, StepPlan
 from sadq.learning.learner import Learner, TargetUpdate
+from sadq.learning.model_updates import model_update
 from sadq.learning.state import Hyper, LearnerState, Update
 from sadq.replay import Prioritised, Uniform, uniform
 from tiny import KEY, assert_close, difference
@@ -37,12 +38,12 @@ def by_hand(learner: Learner, state: LearnerState, hyper: Hyper, contents: Any, 
     phase = learner.phase(hyper, jnp.int32(index))
     if learner.guidance is not None:
         count = learner.guidance.updates
-        model_update = jax.jit(lambda *given: learner.model_update(learner.guidance, *given)[0])
+        update_model = jax.jit(lambda *given: model_update(learner.guidance, *given)[0])
         for key in keys.range_of(hyper.stream("model-update"), index * count, count):
             drawn = uniform(
                 learner.store, phase.rows, keys.purpose(key, "sample"), learner.guidance.batch_size, steps=1
             )
-            state = model_update(state, phase, key, learner.store.one_step(contents, drawn))
+            state = update_model(state, phase, key, learner.store.one_step(contents, drawn))
 
     @jax.jit
     def update(state: LearnerState, memory: Any, key: Any, all_alike: bool):

@@ -15,6 +15,9 @@ from sadq.errors import SadqError
 IDLE = -1
 """The action that leaves an environment alone for a step; what it answers then is zeros."""
 
+EVALUATE = "evaluate"
+"""The purpose of environments that are left as they are where an episode ends, until they are reset."""
+
 
 class HostStep(NamedTuple):
     """What a batch of environments answers to its actions; leading axes [M, E], or those of a `Part`."""
@@ -110,7 +113,7 @@ def checked_actions(environments: Any, actions: np.ndarray, shape: tuple[int, ..
 
 
 class EnvironmentGroup:
-    """The environments of some rows of a board; each begins its next episode as soon as one has ended."""
+    """The environments of some rows of a board; each begins its next episode as soon as one has ended, but to evaluate."""
 
     def __init__(
         self,
@@ -177,7 +180,7 @@ class EnvironmentGroup:
         board.next_observation[rows] = board.observation[rows] = seen
         if board.next_mask is not None and board.mask is not None:
             board.next_mask[rows] = board.mask[rows] = masks
-        if finished:
+        if finished and self._purpose != EVALUATE:
             for place in finished:
                 self._episodes[place] += 1
             self._begin(finished)

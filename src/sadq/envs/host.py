@@ -8,7 +8,17 @@ import numpy as np
 from sadq.envs import shared
 from sadq.envs import workers as processes
 from sadq.envs.contract import HostSpec
-from sadq.envs.group import IDLE, EnvironmentGroup, HostStep, Part, SavedState, Slot, checked_actions, checked_shape
+from sadq.envs.group import (
+    EVALUATE,
+    IDLE,
+    EnvironmentGroup,
+    HostStep,
+    Part,
+    SavedState,
+    Slot,
+    checked_actions,
+    checked_shape,
+)
 from sadq.envs.native_as_host import NativeAsHost
 from sadq.envs.record import Record
 from sadq.errors import SadqError
@@ -44,7 +54,7 @@ class HostEnvironments:
         self.exact_resume = True
         """Whether the last `restore` reached just the observations that were saved."""
         slots = [Slot(int(seed), index) for seed in seeds for index in range(environments)]
-        self.workers = processes.resolve(workers, spec, len(slots))
+        self.workers = processes.resolve(workers, spec, len(slots), beside=purpose == EVALUATE)
         second = np.zeros(self.shape, bool)
         second[:, Part.SECOND.lanes(environments)] = True
         self._runner: EnvironmentGroup | processes.WorkerPool
@@ -67,7 +77,7 @@ class HostEnvironments:
         return self._current()
 
     def step(self, actions: np.ndarray) -> HostStep:
-        """Take actions i32[M, E]; environments whose episode ends begin their next one right away.
+        """Take actions i32[M, E]; environments whose episode ends begin their next one right away, but not to evaluate.
 
         The action IDLE leaves an environment alone; it must be reset before it is stepped again.
         """

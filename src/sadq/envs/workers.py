@@ -34,6 +34,8 @@ START_SECONDS = 0.5
 STEPS_TO_EARN = 5_000
 WORTHWHILE = 0.8
 """The share of the time in one process that workers must stay under to be used: the estimate is a rough one."""
+WORTHWHILE_BESIDE = 1.5
+"""The same beside training: what is stepped in its own process holds it up."""
 CALIBRATION_STEPS = 64
 CALIBRATION_SECONDS = 0.25
 CLOSE_SECONDS = 5.0
@@ -41,17 +43,20 @@ PATIENCE_SECONDS = 200e-6
 """For how long a worker looks out for the next step before it goes to sleep, where it has a processor to itself."""
 
 
-def resolve(workers: int | str, spec: HostSpec, count: int) -> int:
-    """How many worker processes to use for `count` environments; 0 is none, all of them in this process."""
+def resolve(workers: int | str, spec: HostSpec, count: int, beside: bool = False) -> int:
+    """How many worker processes to use for `count` environments; 0 is none, all of them in this process.
+
+    `beside`: they are stepped while this process does something else, too.
+    """
     if workers == "auto":
         processors = _processors()
-        return best_count(step_seconds(spec), count, processors) if min(count, processors) > 1 else 0
+        return best_count(step_seconds(spec), count, processors, beside) if min(count, processors) > 1 else 0
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise SadqError(f'workers is {workers!r}, expected "auto" or a number: give 0 to use no worker processes.')
     return min(workers, count)
 
 
-def best_count(seconds: float, count: int, processors: int) -> int:
+def best_count(seconds: float, count: int, processors: int, beside: bool = False) -> int:
     """The number of workers with the shortest step of `count` environments that take `seconds` each."""
     fixed = WAKE_SECONDS + START_SECONDS / STEPS_TO_EARN
 
@@ -59,7 +64,7 @@ def best_count(seconds: float, count: int, processors: int) -> int:
         return -(-count // workers) * seconds + workers * EXCHANGE_SECONDS + fixed
 
     best = min(range(1, min(count, processors) + 1), key=step)
-    return best if step(best) < WORTHWHILE * count * seconds else 0
+    return best if step(best) < (WORTHWHILE_BESIDE if beside else WORTHWHILE) * count * seconds else 0
 
 
 def step_seconds(spec: HostSpec) -> float:

@@ -226,9 +226,10 @@ def squad_sizes(members: int) -> list[int]:
     return [members // count + (number < members % count) for number in range(count)]
 
 
-def check_memory(learner: Learner, members: int, hyper: Hyper) -> int:
+def check_memory(learner: Learner, hyper: Hyper) -> int:
     """The bytes of a fleet's state on one device, refused with the figure where they cannot fit."""
-    placement, store = Placement(members), learner.store
+    members, store = hyper.seed.shape[0], learner.store
+    placement = Placement(members)
     device = placement.mesh[0]
     # Devices of a CPU backend share the machine's memory. There a member is worked on outside the fleet's own memory.
     shared, beside = device.platform == "cpu", len(placement.mesh) if device.platform == "cpu" else 0

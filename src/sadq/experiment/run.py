@@ -241,7 +241,7 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     resolved = _resolved(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
-    check_memory(make_learner(config, resolved), len(members_of(config)), hyper_of(config))
+    check_memory(make_learner(config, resolved), hyper_of(config))
     experiment = Experiment(config, resolved)
     if path is not None:
         timetable = experiment.timetable

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from sadq.learning.pacing import SIDE_BY_SIDE
+from sadq.learning.model_updates import SIDE_BY_SIDE
 from sadq.types import PyTree
 
 

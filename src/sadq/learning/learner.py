@@ -20,16 +20,16 @@ from sadq.core.schedules import learning_rate_factor
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
+from sadq.learning.model_updates import learn_model
 from sadq.learning.optimiser import Pace, clipped, descend, trainable
-from sadq.learning.pacing import paced
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper, Known, LearnerState, Phase, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
 from sadq.networks.heads import Look, Mover
 from sadq.networks.network import Network, ensemble_keys, first_network, make_ensemble, over_networks, settled
-from sadq.replay.samplers import Sampler, heard, uniform
+from sadq.replay.samplers import Sampler, heard
 from sadq.replay.store import Store
-from sadq.types import Array, Key, Metrics, PyTree, Transition
+from sadq.types import Array, Key, Metrics, PyTree
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Learner:
             due = self._due(phase.collect, self.refit.settings.resample_interval)
             state = self.refit.resampled(state, phase, due)
         if self.guidance is not None:
-            state, metrics = self._learn_model(self.guidance, state, phase, contents)
+            state, metrics = learn_model(self.guidance, self.store, state, phase, contents)
         state, memory, measured = self._learn_values(state, phase, contents, memory)
         if self.target_update.interval is not None and known is None:
             due = self._due(phase.collect, self.target_update.interval, self.target_update.unit)
@@ -138,39 +138,6 @@ class Learner:
             due = self._due(phase.collect, self.refit.interval)
             state = self.refit.refitted(state, phase, due, self.returns(state, phase, contents), self.store)
         return state, memory, metrics | measured
-
-    def _learn_model(
-        self, guidance: Guidance, state: LearnerState, phase: Phase, contents: PyTree
-    ) -> tuple[LearnerState, Metrics]:
-        """k slots for a model update, on batches of their own: always uniform, always one-step."""
-        stream, count = phase.hyper.stream("model-update"), guidance.updates
-        update_keys = keys.range_of(stream, phase.collect * count, count)
-
-        def positions(key: Key) -> Array:
-            return uniform(self.store, phase.rows, keys.purpose(key, "sample"), guidance.batch_size, steps=1)
-
-        def update(state: LearnerState, inputs: tuple[Key, Array, Transition]) -> tuple[LearnerState, Metrics]:
-            key, slot, batch = inputs
-            if state.pacing is None:
-                return self.model_update(guidance, state, phase, key, batch)
-            return paced(guidance.pacing, state, slot, lambda: self.model_update(guidance, state, phase, key, batch))
-
-        batches = self.store.one_step(contents, jax.vmap(positions)(update_keys))
-        slots = phase.collect * count + jnp.arange(count)
-        state, measured = scan_with_metrics(update, state, (update_keys, slots, batches))
-        return state, means(measured, known=jnp.nanmean if state.pacing is not None else jnp.mean)
-
-    def model_update(
-        self, guidance: Guidance, state: LearnerState, phase: Phase, key: Key, batch: Transition
-    ) -> tuple[LearnerState, Metrics]:
-        """One gradient step of the dynamics model; one that diverges is frozen, and values go on learning."""
-        assert state.model is not None
-        encode = first_network(state.target).encode
-        loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
-        (value, parts), gradient = loss(state.model.parameters)
-        movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)
-        how = {Mover.RUN: Pace(guidance.optimiser, phase.hyper.model_learning_rate)}
-        return state._replace(model=descend(state.model, gradient, value, how, movers, phase.step)), parts
 
     def _learn_values(
         self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree

@@ -8,7 +8,7 @@ from tables import TableModel, filled_ring, numbers, phase_of, table_guidance, t
 
 from sadq.core.schedules import Adaptive, Credit, EverySlot
 from sadq.errors import SadqError
-from sadq.learning.pacing import SIDE_BY_SIDE, any_member, paced
+from sadq.learning.model_updates import SIDE_BY_SIDE, any_member, model_update, paced
 from sadq.types import Transition
 
 STATES, ACTIONS, COLLECTS = 4, 3, 12
@@ -144,7 +144,7 @@ def test_a_model_that_tells_no_reconstruction_is_refused_in_a_sentence():
     batch = learner.store.one_step(filled_ring(learner), jnp.arange(4))
 
     def update():
-        return learner.model_update(learner.guidance, state, phase, KEY, batch)
+        return model_update(learner.guidance, state, phase, KEY, batch)
 
     with pytest.raises(SadqError, match=r"This pacing needs .* model_state_loss, but this one tells model_reward_loss"):
         paced(Adaptive(), state, jnp.int32(0), update)
