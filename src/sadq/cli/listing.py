@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from sadq.agents import AGENTS, REFUSALS, SADQ_BACKBONE, SUFFIX, AgentSpec
 from sadq.axes import AXES
 from sadq.cli.options import axis_options
+from sadq.envs.atari.games import GAMES
+from sadq.envs.atari.spec import PREFIX
 from sadq.envs.registry import list_environments
 from sadq.experiment.presets import PRESETS
 from sadq.registry import changes, default_of
@@ -91,6 +93,7 @@ def _axes() -> Iterator[str]:
 
 def _environments() -> Iterator[str]:
     yield from list_environments()
+    yield f"{PREFIX}NAME, or several games as {PREFIX}NAME,NAME: {', '.join(GAMES)}"
     yield "and every Gymnasium id with a discrete action space"
 
 
