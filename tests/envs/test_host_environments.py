@@ -194,3 +194,17 @@ def test_results_are_not_overwritten(started):
     before = [part.copy() for part in step if part is not None]
     environments.step(np.ones((2, 3), int))
     assert_same(before, [part for part in step if part is not None])
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_evaluation_s_environments_are_left_as_they_ended(started, count):
+    """The next evaluation resets them, so beginning an episode that nobody looks at would be for nothing."""
+    spec = make(lambda: Walk(masks=True))
+    evaluation = started(spec, workers=count, purpose="evaluate")
+    first, _ = evaluation.reset(start=4)
+    for number in range(3):
+        step = evaluation.step(np.full((2, 3), int(number == 2)))
+    assert step.terminated.all()
+    np.testing.assert_array_equal(step.observation, step.next_observation)
+    np.testing.assert_array_equal(step.mask, step.next_mask)
+    np.testing.assert_array_equal(evaluation.reset(start=4)[0], first)

@@ -129,6 +129,10 @@ def test_auto_uses_workers_only_where_they_help(monkeypatch):
     assert workers.best_count(seconds=10e-3, count=8, processors=1) == 0
     assert workers.best_count(seconds=10e-3, count=8, processors=4) == 4
     assert workers.best_count(seconds=10e-3, count=2, processors=4) == 2
+    # Beside training they may take longer than in its process, but not by far.
+    assert workers.best_count(seconds=40e-6, count=8, processors=2) == 0
+    assert workers.best_count(seconds=40e-6, count=8, processors=2, beside=True) == 2
+    assert workers.best_count(seconds=3e-6, count=8, processors=2, beside=True) == 0
     monkeypatch.setattr(workers, "_processors", lambda: 4)
     assert workers.resolve("auto", make(Walk), 6) == 0
     assert workers.resolve("auto", make(Slow), 6) > 1

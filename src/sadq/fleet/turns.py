@@ -5,8 +5,10 @@ Nothing but the time depends on it, so that collects are made either way until t
 
 import time
 
-TRIALS = 5
+TRIALS = 9
 """Timed collects of each kind."""
+WORTHWHILE = 0.9
+"""The share of the time without turns that they must stay under: they take more of the machine, and times are rough."""
 
 
 class Turns:
@@ -28,5 +30,6 @@ class Turns:
         if self.taken is None:
             self._seconds[taken].append(time.perf_counter() - self._began)
             if len(self._seconds[True]) > TRIALS:
-                # Without the first ones, which compile; the shortest of the rest, for other work only lengthens them.
-                self.taken = min(self._seconds[True][1:]) < min(self._seconds[False][1:])
+                whole, halves = (sorted(self._seconds[way][1:]) for way in (False, True))  # the first ones compile
+                # Both the shortest and the middle one: other work on the machine lengthens some, and may go on or not.
+                self.taken = all(halves[place] < WORTHWHILE * whole[place] for place in (0, TRIALS // 2))
