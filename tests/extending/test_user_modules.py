@@ -21,9 +21,10 @@ SIZES = (
 )
 NARROW = "--encoder.hidden 8"
 USES = {
-    "an agent, a gate and a model": (
-        "my_agent my_gate my_model",
-        f"rainbow-iqn+sadq --head.levels 4 --head.cosines 8 --gate gap --model linear --guidance.batch-size 4 {NARROW}",
+    "an agent, a gate, a model and a pacing": (
+        "my_agent my_gate my_model my_pacing",
+        "rainbow-iqn+sadq --head.levels 4 --head.cosines 8 --gate gap --model linear --guidance.batch-size 4 "
+        f"--pacing head-start --pacing.slots 20 {NARROW}",
     ),
     "a head, an encoder, a bootstrap rule and an intention": (
         "my_head my_encoder my_bootstrap my_exploration",
@@ -42,7 +43,12 @@ USES = {
 """Which modules, and how they are asked for."""
 
 CHOSEN = {
-    "an agent, a gate and a model": {"agent": "rainbow-iqn+sadq", "gate": {"kind": "gap"}, "model": {"kind": "linear"}},
+    "an agent, a gate, a model and a pacing": {
+        "agent": "rainbow-iqn+sadq",
+        "gate": {"kind": "gap"},
+        "model": {"kind": "linear"},
+        "pacing": {"kind": "head-start", "slots": 20},
+    },
     "a head, an encoder, a bootstrap rule and an intention": {
         "head": {"kind": "bounded", "low": 0.0, "high": 1.5},
         "encoder": {"kind": "waves", "features": 8},
