@@ -453,7 +453,7 @@ def test_every_axis_is_a_field_of_the_config_and_none_is_what_the_row_says():
     assert set(AXES) <= set(fields)
     of_rows = {field.name for field in dataclasses.fields(AgentSpec)} & set(fields)
     assert all(fields[name] is None for name in of_rows | {"exploration"})
-    assert set(AXES) - of_rows == {"encoder", "model", "gate", "optimiser", "exploration"}
+    assert set(AXES) - of_rows == {"encoder", "model", "pacing", "gate", "optimiser", "exploration"}
 
 
 def test_every_field_explains_itself():

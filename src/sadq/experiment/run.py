@@ -184,7 +184,18 @@ class Experiment:
         return Progress(self.step, self.steps, mean_return, rate, rows)
 
     def _metric_rows(self, metrics: dict[str, np.ndarray], rate: float) -> list[dict[str, Any]]:
-        """One row a member: the mean of every metric over the chunk's collects."""
+        """One row a member: the mean of every metric over the chunk's collects that have something to report.
+
+        What stays away before learning starts, or in slots that a pacing left out, is no number; but where a part of a
+        member diverged, a loss that is no number is what there is to report.
+        """
+        diverged = self._diverged_at()
+
+        def over_chunk(name: str, values: np.ndarray, member: int) -> float:
+            part = "model" if name.startswith("model_") else "values"
+            known = values if (part, member) in diverged else values[~np.isnan(values)]
+            return float(known.mean()) if known.size else math.nan
+
         episodes, total = metrics.pop("episodes").sum(axis=1), metrics.pop("episode_return").sum(axis=1)
         return [
             {
@@ -192,7 +203,10 @@ class Experiment:
                 "member": member,
                 "training_return": json_number(total[member] / count) if count else None,
                 "episodes": int(count),
-                **{name: json_number(_mean(values[member])) for name, values in sorted(metrics.items())},
+                **{
+                    name: json_number(over_chunk(name, values[member], member))
+                    for name, values in sorted(metrics.items())
+                },
                 "steps_per_second": round(rate, 1),
             }
             for member, count in enumerate(episodes)
@@ -264,12 +278,6 @@ def reopen(path: Path, environment: Any = None) -> Experiment:
 
 def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
     return resolve(config.environment, config.settings) if environment is None else resolve(environment)
-
-
-def _mean(values: np.ndarray) -> float:
-    """Over the collects that have something to report: no number where none has."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else math.nan
 
 
 @contextlib.contextmanager
