@@ -16,6 +16,41 @@ sys.path.insert(0, str(Path(__file__).parent))
 LARGE = 1_500  # MB
 AGAIN = 500  # MB more than what could not be given back the last time
 
+# Tracing makes millions of objects that live until their program is compiled: looking for cycles among them again and
+# again takes a sixth of the time. `forget` looks for them after each module.
+gc.set_threshold(100_000, 50, 1000)
+
+# Without its fusion emitters XLA compiles in a third of the time. It reads its flags when it compiles for the first time,
+# and ends the process at one that it does not know.
+if jax.__version__.startswith("0.10."):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
+
+OPTIMISED = ("dynamics", "envs", "thresholds")
+"""Folders whose programs run for longer than they take to compile."""
+UNOPTIMISED = "jax_disable_most_optimizations"
+BY_AGENT = ("test_agents.py", "test_vectorised.py")
+"""Long modules, whose agents have nothing in common."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares compiled programs runs in one worker, which compiles them once; the longest modules come first."""
+    items.sort(key=lambda item: item.path.name not in BY_AGENT)
+    for item in items:
+        group = str(item.path.relative_to(Path(__file__).parent))
+        if item.path.name in BY_AGENT and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            group += " ".join(map(str, item.callspec.params.values()))
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most programs here are large and run for an instant: optimising them would be most of the time that tests take."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    jax.config.update(UNOPTIMISED, folder not in OPTIMISED)
+    yield
+    jax.config.update(UNOPTIMISED, False)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:

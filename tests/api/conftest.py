@@ -13,19 +13,19 @@ import tiny_runs  # noqa: E402
 from sadq import SADQ  # noqa: E402
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def cache(tmp_path_factory):
     with tiny_runs.compilation_cache(tmp_path_factory.getbasetemp()) as home:
         yield home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def model(cache) -> SADQ:
     """The tiny run, learned in memory. Not to be taught any more."""
     return tiny_models.tiny()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def saved(model, tmp_path_factory) -> Path:
     """The same in a folder. Not to be changed: copy it."""
     path = tmp_path_factory.mktemp("api") / "agent"

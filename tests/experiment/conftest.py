@@ -10,13 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import tiny_runs  # noqa: E402
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def cache(tmp_path_factory):
     with tiny_runs.compilation_cache(tmp_path_factory.getbasetemp()) as home:
         yield home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole(cache, tmp_path_factory) -> Path:
     """A run that went to its end undisturbed. Not to be changed: copy it."""
     path = tmp_path_factory.mktemp("whole") / "run"
@@ -24,7 +24,7 @@ def whole(cache, tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def halfway(cache, tmp_path_factory) -> Path:
     """The same run, stopped by its callback in the middle. Not to be changed: copy it."""
     path = tmp_path_factory.mktemp("halfway") / "run"

@@ -24,13 +24,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 MODULE = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def cache(tmp_path_factory):
     with tiny_runs.compilation_cache(tmp_path_factory.getbasetemp()) as home:
         yield home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def modules() -> dict[str, str]:
     """What the docs show of a user's own, by the name of the file."""
     pages = [DOCS / "README.md", *sorted((DOCS / "axes").glob("*.md"))]

@@ -11,7 +11,7 @@ for room in ("experiment", "envs"):
 import tiny_runs  # noqa: E402
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def cache(tmp_path_factory):
     with tiny_runs.compilation_cache(tmp_path_factory.getbasetemp()) as home:
         yield home

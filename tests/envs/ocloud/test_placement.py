@@ -14,7 +14,7 @@ from sadq.errors import SadqError
 
 
 def chosen(policy, task, cpu, memory, waiting, penalty, step=0):
-    environment = OCloud(servers=3)
+    environment = OCloud(servers=3, cores=48.0, memory=50.0)
     observation = jnp.float32([*task, *cpu, *memory, *waiting, *penalty])
     return int(environment.policies()[policy](None, observation, jnp.int32(step), keys.member_key(0)))
 

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.metadata
+import zlib
 
 import numpy as np
 import pytest
@@ -60,6 +61,19 @@ def test_jobs_of_the_generator_arrive_in_bursts():
     assert 1 - (gap > 0).mean() * per_job == pytest.approx(0.8, abs=0.02)
 
 
+def test_of_the_generator_s_jobs_a_share_is_kept_whole():
+    """Fewer jobs, but such as they were: as many tasks each, all at once, and of the same kind."""
+    everything, kept = synthetic(), synthetic(0, 1 / 40)
+    assert kept.provenance["job_share"] == 1 / 40 and len(kept.training) == len(everything.training)
+    rates = [statistics(workload.training)["tasks_per_second"] for workload in (everything, kept)]
+    assert rates[1] == pytest.approx(rates[0] / 40, rel=0.03)
+    gap = kept.training[1:, 0]
+    # Jobs seldom meet in a second now, so the tasks without a gap are those of one job.
+    assert 1 / (gap > 0).mean() == pytest.approx(18.8 / 4.65, rel=0.05)
+    for column in (1, 2, 3):
+        assert kept.training[:, column].mean() == pytest.approx(everything.training[:, column].mean(), rel=0.02)
+
+
 def test_the_synthetic_workload_is_a_function_of_its_seed():
     assert synthetic() is synthetic() and synthetic().provenance["synthetic"] is True
     again = synthetic.__wrapped__(0)
@@ -90,6 +104,23 @@ def test_a_trace_is_read_sorted_and_split_by_time(tmp_path):
         np.testing.assert_array_equal(workload.evaluation[1:, 0], [20])
         assert workload.provenance["seconds"] == {"train": [10, 40], "evaluation": [90, 110]}
         assert workload.provenance["rows"] == 5 and workload.provenance["skipped"] == {}
+
+
+def test_jobs_of_a_trace_are_kept_whole_or_left_out(tmp_path):
+    random, jobs = np.random.default_rng(0), 400
+    text = "".join(row(start, start + 1).replace("j_1", f"j_{random.integers(jobs)}") for start in range(4000))
+    path, windowed = written(tmp_path, text), {}
+    for window in (None, (0, 3000)):
+        found = batch_task(path, window, 0.5, job_share=0.25)
+        left_out = found.provenance["skipped"]["of a job left out"]
+        assert left_out == pytest.approx(0.75 * 4000, rel=0.1)
+        windowed[window] = np.concatenate([found.training, found.evaluation])
+    assert len(windowed[None]) == 4000 - left_out
+    shorter = windowed[0, 3000]
+    np.testing.assert_array_equal(shorter, windowed[None][: len(shorter)])
+    names = {line.split(",")[2] for line in text.splitlines()}
+    kept = [name for name in names if zlib.crc32(name.encode()) < 2**30]
+    assert len(windowed[None]) == sum(line.split(",")[2] in kept for line in text.splitlines())
 
 
 def _compressed(path, text):

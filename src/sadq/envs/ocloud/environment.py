@@ -16,7 +16,7 @@ from sadq.envs.fixed_policies import Policy
 from sadq.envs.ocloud import servers as scheduling
 from sadq.envs.ocloud.servers import LANES, UNITS, Loads, Servers, Task
 from sadq.envs.ocloud.synthetic import synthetic
-from sadq.envs.ocloud.workload import Workload, statistics
+from sadq.envs.ocloud.workload import JOB_SHARE, Workload, statistics
 from sadq.errors import SadqError
 from sadq.types import Array, Key
 
@@ -52,14 +52,14 @@ class OCloud(Environment):
     power at that moment minus `latency_weight` times the seconds that all tasks together have waited since.
     """
 
-    workload: Workload = dataclasses.field(default_factory=synthetic)
+    workload: Workload = dataclasses.field(default_factory=lambda: synthetic(0, JOB_SHARE))
     """The tasks; see `synthetic`, `real_hour` and `batch_task`."""
     split: Literal["train", "evaluation"] = "train"
     """Which of the workload's two streams episodes are drawn from."""
     servers: int = 10
-    cores: float = 48.0
-    """Of each server; with 96 nothing ever waits, and below 32 no placement helps."""
-    memory: float = 50.0
+    cores: float = 4.5
+    """Of each server, for a workload of one job in 40; with more, less waits, and placing matters less."""
+    memory: float = 5.2
     """Of each server, in the trace's unit: 100 is the largest machine's."""
     warmup_tasks: int = 1000
     max_steps: int = 200
@@ -263,7 +263,8 @@ def _check(environment: OCloud) -> None:
     if tasks < environment._tasks_needed:
         raise SadqError(
             f"OCloud's {environment.split} stream has {tasks} tasks, expected the {environment._tasks_needed} of an "
-            "episode at least: choose a longer window, another evaluation_fraction, or fewer warmup_tasks."
+            "episode at least: choose a longer window, another evaluation_fraction, a larger job_share, or fewer "
+            "warmup_tasks."
         )
 
 

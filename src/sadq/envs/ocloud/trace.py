@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import importlib.metadata
 import math
+import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,14 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from sadq.envs.ocloud.workload import MAX_DURATION, MAX_TASKS, Workload, split_by_time, stream
+from sadq.envs.ocloud.workload import (
+    MAX_DURATION,
+    MAX_TASKS,
+    Workload,
+    checked_share,
+    split_by_time,
+    stream,
+)
 from sadq.errors import SadqError
 
 HOUR_PACKAGE = "spar"
@@ -33,6 +41,7 @@ class Layout(NamedTuple):
     duration: int | None
     cpu: int  # 100 is one core
     memory: int  # 100 is the largest machine's
+    job: int
 
 
 BATCH_TASK = Layout(
@@ -42,6 +51,7 @@ BATCH_TASK = Layout(
     duration=None,
     cpu=7,
     memory=8,
+    job=2,
 )
 HOUR = Layout(
     ("arrival", "job", "task", "duration", "plan_cpu", "plan_mem", "instances"),
@@ -50,6 +60,7 @@ HOUR = Layout(
     duration=3,
     cpu=4,
     memory=5,
+    job=1,
 )
 
 
@@ -57,19 +68,21 @@ def batch_task(
     path: str | Path,
     window: tuple[int, int] | None = None,
     evaluation_fraction: float = 0.2,
+    job_share: float = 1.0,
     layout: Layout = BATCH_TASK,
 ) -> Workload:
     """The tasks of a trace file, plain or gzipped, whose arrival lies in `window` (seconds, the last one excluded).
 
     One row is one task, which arrives at its start time; its instances are not multiplied. Rows that lack a value, end
     before they start, or ask for nothing or for more than exists are skipped, and counted by reason in the provenance.
+    Of the jobs a share is kept, each with all its tasks or with none, by its name alone: the same in every window.
     The file is read once, row by row: only the tasks of the window are kept, 16 bytes each.
     """
-    path = Path(path)
+    path, job_share = Path(path), checked_share(job_share)
     kept: list[array[Any]] = [array("i"), array("f"), array("f"), array("i")]  # arrival, cores, memory units, seconds
     skipped: collections.Counter[str] = collections.Counter()
     rows = 0
-    for rows, task in _tasks(path, layout, window):
+    for rows, task in _tasks(path, layout, window, job_share):
         if isinstance(task, str):
             skipped[task] += 1
             continue
@@ -94,13 +107,14 @@ def batch_task(
         "rows": rows,
         "skipped": dict(sorted(skipped.items())),
         "evaluation_fraction": evaluation_fraction,
+        "job_share": job_share,
         "sha256": _file_checksum(path),
     }
     return split_by_time(arrival, stream(arrival, cores, memory, duration), evaluation_fraction, provenance)
 
 
 @functools.cache
-def real_hour(evaluation_fraction: float = 0.2) -> Workload:
+def real_hour(evaluation_fraction: float = 0.2, job_share: float = 1.0) -> Workload:
     """The real hour of the package `spar` (extra `trace`): its table is read as data, its code is never imported."""
     try:
         files = importlib.metadata.files(HOUR_PACKAGE) or []
@@ -115,13 +129,13 @@ def real_hour(evaluation_fraction: float = 0.2) -> Workload:
         raise SadqError(
             f"the package {HOUR_PACKAGE} {version} has no {HOUR_FILE}, expected version 0.0.7: install sadq[trace]."
         )
-    workload = batch_task(tables[0], evaluation_fraction=evaluation_fraction, layout=HOUR)
+    workload = batch_task(tables[0], None, evaluation_fraction, job_share, HOUR)
     source = {"source": f"{HOUR_PACKAGE} {version}: {HOUR_FILE}"}
     return dataclasses.replace(workload, provenance=workload.provenance | source)
 
 
 def _tasks(
-    path: Path, layout: Layout, window: tuple[int, int] | None
+    path: Path, layout: Layout, window: tuple[int, int] | None, job_share: float
 ) -> Iterator[tuple[int, tuple[int, float, float, int] | str]]:
     """(line, task or why it is skipped) of each row; a row outside the window is skipped as such."""
     line = 0
@@ -130,7 +144,8 @@ def _tasks(
             for line, row in enumerate(csv.reader(file), start=1):
                 if len(row) != len(layout.columns):
                     _refuse(path, line, f"{len(row)} columns", f"{len(layout.columns)} ({', '.join(layout.columns)})")
-                yield line, _task(path, line, row, layout, window)
+                kept = job_share == 1 or zlib.crc32(row[layout.job].encode()) < job_share * 2**32
+                yield line, _task(path, line, row, layout, window) if kept else "of a job left out"
     except (OSError, EOFError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SadqError(f"{path}, after line {line}: cannot be read ({reason}): give a whole CSV file.") from error

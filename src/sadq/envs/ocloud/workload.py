@@ -13,6 +13,8 @@ COLUMNS = ("gap", "cpu", "memory", "duration")
 
 MAX_DURATION = 1_000_000  # seconds: a queue of such tasks still ends within the integers' range
 MAX_TASKS = 4_000_000  # of a stream, which is a constant of the compiled program
+JOB_SHARE = 1 / 40
+"""Of a trace's jobs: its thousands of machines are ours by the dozen, and where everything waits no placement helps."""
 QUANTILES = (25, 50, 75, 90, 95, 99)
 
 
@@ -51,6 +53,13 @@ def split_by_time(
         for split, seconds in (("train", arrival[:cut]), ("evaluation", arrival[cut:]))
     }
     return Workload(tasks[:cut], tasks[cut:], provenance | {"seconds": spans})
+
+
+def checked_share(job_share: float) -> float:
+    """`job_share` as a share of the jobs, not none."""
+    if not 0 < job_share <= 1:
+        raise SadqError(f"job_share is {job_share}, expected a share of the jobs above 0 and up to 1: choose one.")
+    return job_share
 
 
 def checksum(*arrays: np.ndarray) -> str:
