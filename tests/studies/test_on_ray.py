@@ -1,6 +1,7 @@
 """The same sweep on a real local Ray cluster: the same bits, also where a worker was killed or all were stopped."""
 
 import dataclasses
+import logging
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ STEPS = 40 * 25 * 8
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import logging
 import os
 import sys
 import tempfile
@@ -157,7 +158,9 @@ def _cluster(address: str | None) -> Iterator[Any]:
     connected = ray.is_initialized()
     if not connected:
         try:
-            ray.init(address=address or "local", log_to_driver=False, include_dashboard=False, logging_level="ERROR")
+            ray.init(
+                address=address or "local", log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR
+            )
         except (ConnectionError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise SadqError(f"No Ray cluster answers at {address or 'this machine'}: {reason}") from error

@@ -1,9 +1,8 @@
 """A list of fleets, run one after the other in this process; what is finished stays, what was begun goes on."""
 
-import contextlib
 import gc
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from sadq.experiment.folder import CONFIG, RunFolder
 from sadq.experiment.run import Callback, Experiment, create, reopen
 from sadq.studies.display import Display
 
-IMMATERIAL = {"workers": None, "checkpoint_seconds": 60.0}
+IMMATERIAL = ("workers", "checkpoint_seconds")
 """Fields that change no result: a run may go on with others."""
 
 
@@ -100,13 +99,10 @@ def check(job: Job, path: Path) -> None:
     if not (path / CONFIG).exists():
         return
     _, config, _ = RunFolder.open(path)
-    mine, theirs = (vars(replace(each, **IMMATERIAL)) for each in (job.config, config))
-    for name, value in mine.items():
-        if value != theirs[name]:
-            with contextlib.suppress(TypeError):
-                if name == "seeds":
-                    value, theirs[name] = f"{len(value)} seeds", f"{len(theirs[name])} of them"
+    for name, value in vars(job.config).items():
+        held = getattr(config, name)
+        if value != held and name not in IMMATERIAL:
             raise SadqError(
-                f"{path} holds a run with another {name} ({theirs[name]}, expected {value}): give another folder with "
-                "--out, or remove it."
+                f"{path} holds a run with another {name} ({held!r}, expected {value!r}): give another folder with --out, "
+                "or remove it."
             )

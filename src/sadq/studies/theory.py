@@ -50,7 +50,8 @@ def mixed(mdp: Mdp, q: jax.Array, scores: jax.Array, discount: float = DISCOUNT)
     def value(values: jax.Array, score: jax.Array) -> jax.Array:
         return ScalarReturn(values).under(guided(greedy(values, values), score, ALPHA)).mean
 
-    return ScalarReturn(mdp.transitions @ jax.vmap(value)(q, scores)).backup(mdp.rewards, discount).mean
+    values = jnp.asarray(mdp.transitions) @ jax.vmap(value)(q, scores)
+    return ScalarReturn(values).backup(jnp.asarray(mdp.rewards), jnp.asarray(discount)).mean
 
 
 @jax.jit
