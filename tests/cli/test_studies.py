@@ -73,13 +73,14 @@ def test_reproduce_takes_an_artefact(asked, capsys):
     assert json.loads(capsys.readouterr().out) == {"artefact": "alpha"}
 
 
-def test_a_stopped_study_says_how_to_go_on(asked, capsys, monkeypatch):
+@pytest.mark.parametrize(("how", "words"), [(Stopped, "stopped and saved"), (KeyboardInterrupt, "stopped at once")])
+def test_a_stopped_study_says_how_to_go_on(how, words, asked, capsys, monkeypatch):
     def stop(*_, **__):
-        raise Stopped
+        raise how
 
     monkeypatch.setattr(reproduce, "reproduce", stop)
     assert main("reproduce", "alpha") == cli.INTERRUPTED
-    assert capsys.readouterr().err == "sadq: stopped and saved; the same command goes on from here.\n"
+    assert capsys.readouterr().err == f"sadq: {words}; the same command goes on from the newest checkpoints.\n"
 
 
 def test_a_cluster_is_declared_by_options(asked, monkeypatch):

@@ -89,9 +89,6 @@ def test_a_verdict_in_words() -> None:
     assert "paired difference −4.92 [−5.49, −4.37]" in said and "after Holm's correction for 2" in said
     assert "No difference is detectable in final return" in said
     assert "more seeds would settle a difference in final return" in said
-        "No difference is detectable in final return" in said
-        and "more seeds would settle a difference in final return" in said
-    )
 
 
 def test_no_difference_is_a_verdict_with_what_would_settle_it() -> None:

@@ -69,8 +69,9 @@ def run(command: str, arguments: list[str], modules: list[str]) -> int:
         if command == "compare":
             return compare(arguments, modules)
         return reproduce(parse(Reproduce, arguments, None, "sadq reproduce"), modules)
-    except Stopped:
-        print("sadq: stopped and saved; the same command goes on from here.", file=sys.stderr)
+    except (Stopped, KeyboardInterrupt) as stop:
+        how = "stopped and saved" if isinstance(stop, Stopped) else "stopped at once"
+        print(f"sadq: {how}; the same command goes on from the newest checkpoints.", file=sys.stderr)
         return INTERRUPTED
 
 
