@@ -132,7 +132,7 @@ def test_aggregates_are_rliables(case: dict[str, Any]) -> None:
         theirs = case["rliable"][name]
         assert mine.value == pytest.approx(theirs["value"], rel=1e-12), name
         low, high = theirs["interval"]
-        # The limits of 10,000 and of 50,000 resamples differ by chance by a hundredth of the interval or two.
+        # The limits of two bootstraps of 10,000 differ by chance by a hundredth of the interval or two.
         assert [mine.low, mine.high] == pytest.approx([low, high], abs=0.04 * (high - low)), name
 
 
