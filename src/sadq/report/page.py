@@ -161,11 +161,11 @@ def _comparison(comparison: Comparison) -> str:
     for name, measured in comparison.measures.items():
         found = measured.difference
         gains = interval(found.mean, signed=True), interval(found.interquartile_mean, signed=True)
-        chances = number(found.improvement), f"{found.p_value:.3g}", f"{found.smallest_p:.3g}"
+        chances = number(found.win_share), f"{found.p_value:.3g}", f"{found.smallest_p:.3g}"
         rows.append((MEASURES[name], interval(measured.base), interval(measured.guided), *gains, *chances))
         for seed, a, b in zip(comparison.seeds, measured.base_values, measured.guided_values, strict=True):
             by_seed.append((MEASURES[name], str(seed), number(a), number(b), number(b - a, signed=True)))
-    head = ("", base, guided, "Difference, mean", "interquartile mean", "P(improvement)", "Sign-flip p")
+    head = ("", base, guided, "Difference, mean", "interquartile mean", "Paired wins", "Sign-flip p")
     table = _table((*head, "least possible p"), rows)
     pairs = _table(("Measure", "Seed", base, guided, "Difference"), by_seed)
     heading = f"{guided} against {base}, {len(comparison.seeds)} seeds in common, {comparison.until:,} steps"
@@ -199,7 +199,7 @@ def _how(runs: Sequence[Run], settings: Sequence[tuple[str, list[str]]], seed: i
         f"{coverage}. The interquartile mean leaves out the lowest and the highest quarter of the seeds, rounded down."
     )
     pairs = (
-        "Pairs share a seed, hence initial weights, exploration and sampling keys. P(improvement) is the share of "
+        "Pairs share a seed, hence initial weights, exploration and sampling keys. Paired wins are the share of "
         "pairs in which the +sadq agent is ahead, ties counted half. The sign-flip test asks how many of all ways to "
         "flip the signs of the differences give a mean at least as far from zero: all 2^n of them up to n = "
         f"{stats.ENUMERATED_PAIRS} pairs, {stats.SAMPLED_FLIPS:,} random ones beyond."
