@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -84,17 +84,24 @@ class Resume:
 
 @dataclass(frozen=True)
 class Report:
-    """Compare runs: numbers in words, tables and plots in one folder."""
+    """Compare runs: numbers in words, charts and tables, in one HTML file that needs no other."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders; a base agent and its +sadq twin on the same seeds are compared in pairs."""
+    """Run folders, or folders that hold some; a base agent and its +sadq twin are compared by the seeds they share."""
     out: Path = Path("report")
-    """The folder to write."""
+    """The folder for index.html and report.json, or a file that ends in .html for the page alone."""
+    against: str | None = None
+    """The agent, label or run that all others are compared with; by default each +sadq agent with its base."""
+    title: str | None = None
+    """The page's title."""
+    figures: tuple[Literal["png", "pdf"], ...] = ()
+    """Write the charts as files too."""
 
     def __call__(self) -> int:
-        from sadq.report.page import write_report
+        from sadq.report.writing import write_report
 
-        print(f"report: {write_report(self.runs, self.out)}")
+        page = write_report(self.runs, self.out, self.title, against=self.against, figures=self.figures)
+        print(f"report: {page}")
         return 0
 
 
