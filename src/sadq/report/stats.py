@@ -1,10 +1,14 @@
-"""Statistics over a handful of seeds: bootstrap intervals, paired differences and an exact sign-flip test."""
+"""Statistics over a handful of seeds: stratified bootstraps, paired differences, exact sign flips and Holm's correction.
+
+Scores of several environments are strata: a list with an array of one score a seed for each environment, already on one
+scale. One environment is a list of one.
+"""
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 from numpy.random import Generator
@@ -15,9 +19,11 @@ from sadq.report.runs import Floats
 LEVEL = 0.95
 LIMITS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 RESAMPLES = 10_000
-ENUMERATED_PAIRS = 12
+ENUMERATED_PAIRS = 20  # 2^20 subsets of differences are looked through in 0.05 s
 SAMPLED_FLIPS = 50_000
 SIGNIFICANCE = 0.05
+POWER = 0.8
+MOST_SEEDS = 1_000  # beyond which the number needed says only that nobody will run them
 TIE = 1e-12  # relative: sums of the same numbers in another order are no difference
 # Seeds -> how often a "95%" percentile interval of the mean really holds the mean of normal data (simulated).
 COVERAGE = {3: 0.75, 5: 0.84, 10: 0.90, 20: 0.93}
@@ -40,9 +46,10 @@ class Paired:
     """Guided minus base, seed by seed."""
 
     differences: tuple[float, ...]
-    mean: Estimate
+    mean: Estimate  # with all shifts that the sign-flip test would not reject as its interval
+    level: float  # how often such an interval holds the centre of symmetric differences: 95% takes 6 pairs
     interquartile_mean: Estimate
-    improvement: float  # share of pairs in which the guided agent is ahead, ties counted half
+    win_share: float  # share of pairs in which the guided agent is ahead, ties counted half
     p_value: float  # two-sided, of the hypothesis that the sign of every difference is a coin flip
     smallest_p: float  # the least p-value that so many pairs (those tied aside) could have given
     exact: bool
@@ -70,14 +77,50 @@ def interquartile_mean(values: Floats, axis: int = 0) -> Floats:
 
 def estimate(values: ArrayLike, rng: Generator, statistic: Statistic = np.mean, resamples: int = RESAMPLES) -> Estimate:
     """The statistic of the finite values, with its percentile-bootstrap interval."""
+    return aggregate([values], rng, statistic, resamples)
+
+
+def aggregate(
+    strata: Sequence[ArrayLike], rng: Generator, statistic: Statistic = interquartile_mean, resamples: int = RESAMPLES
+) -> Estimate:
+    """The statistic of all finite scores together, with the interval of a bootstrap that redraws each stratum apart."""
+    known = [_finite(scores) for scores in strata]
+    together = np.concatenate([*known, np.empty(0)])
+    if together.size == 0 or max(scores.size for scores in known) < 2:
+        return Estimate(float(statistic(together, axis=0)) if together.size else math.nan, None, None, together.size)
+    drawn = [scores[rng.integers(scores.size, size=(resamples, scores.size))] for scores in known if scores.size]
+    low, high = np.quantile(statistic(np.concatenate(drawn, axis=1), axis=1), LIMITS).tolist()
+    return Estimate(float(statistic(together, axis=0)), low, high, together.size)
+
+
+def probability_of_improvement(
+    base: Sequence[ArrayLike], other: Sequence[ArrayLike], rng: Generator, resamples: int = RESAMPLES
+) -> Estimate:
+    """How often a run of `other` beats a run of `base` drawn independently of it, ties counted half (as rliable has it).
+
+    The mean over the strata of the Mann-Whitney statistic, divided by its greatest value; seeds are not paired. Each
+    agent's runs are redrawn apart, stratum by stratum.
+    """
+    value, resampled, count, shows_spread = 0.0, np.zeros(resamples), 0, False
+    pairs = [(_finite(left), _finite(right)) for left, right in zip(base, other, strict=True)]
+    pairs = [(left, right) for left, right in pairs if left.size and right.size]
+    for left, right in pairs:
+        ahead = (np.sign(right[:, None] - left[None, :]) + 1) / 2
+        rows = rng.multinomial(right.size, np.full(right.size, 1 / right.size), size=resamples)
+        columns = rng.multinomial(left.size, np.full(left.size, 1 / left.size), size=resamples)
+        value += ahead.mean() / len(pairs)
+        resampled += ((rows @ ahead) * columns).sum(axis=1) / (ahead.size * len(pairs))
+        count += min(left.size, right.size)
+        shows_spread |= max(left.size, right.size) > 1
+    if not shows_spread:
+        return Estimate(value if pairs else math.nan, None, None, count)
+    low, high = np.quantile(resampled, LIMITS).tolist()
+    return Estimate(float(value), low, high, count)
+
+
+def _finite(values: ArrayLike) -> Floats:
     values = np.asarray(values, dtype=np.float64)
-    values = np.sort(values[np.isfinite(values)])  # so that the order of members does not matter
-    count = values.size
-    if count < 2:
-        return Estimate(float(values[0]) if count else float("nan"), None, None, count)
-    drawn = values[rng.integers(count, size=(resamples, count))]
-    low, high = np.quantile(statistic(drawn, axis=1), LIMITS).tolist()
-    return Estimate(float(statistic(values, axis=0)), low, high, count)
+    return np.sort(values[np.isfinite(values)])  # so that the order of members does not matter
 
 
 def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tuple[Floats, ...]:
@@ -95,16 +138,44 @@ def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tu
     return mean, *np.where(counts < 2, np.nan, limits)
 
 
+def subsets(values: Floats, rng: Generator) -> tuple[Floats, Floats, bool]:
+    """(sum, size, whether these are all): of every subset of the values, the empty one first, or of many random ones."""
+    if values.size > ENUMERATED_PAIRS:
+        chosen = rng.integers(2, size=(SAMPLED_FLIPS, values.size))
+        return chosen @ values, chosen.sum(axis=1).astype(np.float64), False
+    sums, sizes = np.zeros(1), np.zeros(1)
+    for value in values:
+        sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
+    return sums, sizes, True
+
+
 def sign_flip_test(differences: Floats, rng: Generator) -> tuple[float, bool]:
     """(two-sided p-value, whether it is exact): how many of all sign patterns give a mean at least as far from zero."""
     differences = differences[differences != 0]  # a zero keeps its value under either sign, so it cancels out
-    count, exact = differences.size, differences.size <= ENUMERATED_PAIRS
-    every = product((-1.0, 1.0), repeat=count)
-    signs = np.array(list(every)) if exact else rng.choice((-1.0, 1.0), size=(SAMPLED_FLIPS, count))
-    observed = abs(differences.sum()) - TIE * np.abs(differences).sum()
-    extreme = int(np.count_nonzero(np.abs(signs @ differences) >= observed))
+    positive, _, exact = subsets(differences, rng)
+    total, tie = differences.sum(), TIE * np.abs(differences).sum()
+    # The signs of a subset stay and all others turn: the sum is then twice that of the subset, less the total.
+    extreme = int(np.count_nonzero(np.abs(2 * positive - total) >= abs(total) - tie))
     # The observed pattern is one of the possible ones, so a sample counts it too and its p-value is never zero.
-    return (extreme / len(signs) if exact else (1 + extreme) / (1 + len(signs))), exact
+    return (extreme / positive.size if exact else (1 + extreme) / (1 + positive.size)), exact
+
+
+def sign_flip_interval(differences: Floats, rng: Generator) -> tuple[Estimate, float]:
+    """(the mean with all shifts that the test does not reject, the level of that interval).
+
+    The means of all subsets cut the line into 2^n pieces, each of which holds the centre of independent symmetric
+    differences equally often (Hartigan, 1969). With fewer than 6 pairs the whole range of them holds less than 95%.
+    """
+    count = differences.size
+    if count < 2:
+        return Estimate(float(differences[0]) if count else math.nan, None, None, count), 0.0
+    sums, sizes, exact = subsets(differences, rng)
+    means = sums[sizes > 0] / sizes[sizes > 0]
+    pieces = means.size + 1
+    cut = max(1, math.floor(LIMITS[0] * pieces + 1e-9))
+    means = np.partition(means, (cut - 1, means.size - cut))
+    low, high = float(means[cut - 1]), float(means[-cut])
+    return Estimate(float(differences.mean()), low, high, count), 1 - 2 * cut / pieces
 
 
 def paired(base: ArrayLike, guided: ArrayLike, rng: Generator) -> Paired:
@@ -114,15 +185,43 @@ def paired(base: ArrayLike, guided: ArrayLike, rng: Generator) -> Paired:
     differences = pairs[1] - pairs[0]
     differences[np.abs(differences) <= TIE * np.abs(pairs).max(axis=0)] = 0.0
     p_value, exact = sign_flip_test(differences, rng)
+    mean, level = sign_flip_interval(np.sort(differences), rng)
     return Paired(
         differences=tuple(differences.tolist()),
-        mean=estimate(differences, rng),
+        mean=mean,
+        level=level,
         interquartile_mean=estimate(differences, rng, interquartile_mean),
-        improvement=float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else float("nan"),
+        win_share=float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else math.nan,
         p_value=p_value,
-        smallest_p=float(np.clip(2.0 ** (1 - np.count_nonzero(differences)), 1 / (1 + SAMPLED_FLIPS), 1.0)),
+        smallest_p=min(1.0, 2.0 ** (1 - int(np.count_nonzero(differences)))) if exact else 1 / (1 + SAMPLED_FLIPS),
         exact=exact,
     )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for their number (Holm, 1979), in their own order: the least times m, the next times m - 1."""
+    order = np.argsort(p_values, kind="stable")
+    factors = np.arange(len(p_values), 0, -1)
+    corrected = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1.0)
+    return corrected[np.argsort(order, kind="stable")].tolist()
+
+
+def seeds_to_settle(differences: Sequence[float], comparisons: int = 1) -> int | None:
+    """Pairs with which a test finds a difference as large as this one in 4 of 5 repetitions; None: over 1,000.
+
+    The size of a paired t-test by normal quantiles (Guenther, 1981), corrected as Holm corrects the first of several
+    comparisons, and never less than the sign flips need to reach that level at all.
+    """
+    significance, pairs = SIGNIFICANCE / comparisons, len(differences)
+    least = math.ceil(1 - math.log2(significance))
+    spread = float(np.std(differences, ddof=1)) if pairs > 1 else 0.0
+    mean = abs(float(np.mean(differences))) if pairs else 0.0
+    if mean <= TIE * (mean + spread):
+        return None
+    normal = NormalDist()
+    one, other = normal.inv_cdf(1 - significance / 2), normal.inv_cdf(POWER)
+    needed = ((one + other) * spread / mean) ** 2 + one**2 / 2
+    return None if needed > MOST_SEEDS else max(least, math.ceil(needed))
 
 
 def number(value: float, signed: bool = False, scale: float | None = None) -> str:
@@ -172,6 +271,4 @@ def conclusion(result: Paired) -> str:
         )
     elif count < 10:
         sentence += " So few seeds can show only a large and consistent difference."
-    if (result.mean.low or 0.0) > 0 or (result.mean.high or 0.0) < 0:
-        sentence += " The interval excludes zero, but bootstrap intervals over so few seeds are too narrow."
     return sentence

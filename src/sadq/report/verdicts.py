@@ -1,0 +1,189 @@
+"""Verdicts: does one arm do better than another? Every measure, corrected for their number, and the answer in words."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sadq.report import stats
+from sadq.report.stats import Estimate, Paired, generator_for, interval, number, p_in_words
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a run is judged by: one number a seed."""
+
+    name: str
+    title: str
+    higher_is_better: bool = True
+
+
+STEPS_TO_THRESHOLD = Measure("steps_to_threshold", "steps to the threshold", higher_is_better=False)
+AREA_UNDER_CURVE = Measure("area_under_curve", "area under the curve")
+FINAL_RETURN = Measure("final_return", "final return")
+MEASURES = {measure.name: measure for measure in (STEPS_TO_THRESHOLD, AREA_UNDER_CURVE, FINAL_RETURN)}
+"""In the order in which a verdict speaks of them: those that use the whole curve tell agents apart with fewer seeds."""
+
+THRESHOLD_SHARE = 0.8
+
+
+def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -> float:
+    """A return that is worth reaching: 80% of the way from untrained agents to the best arm.
+
+    `first` has the evaluations at step 0 of all arms together, `final` each arm's final returns; so it favours no arm.
+    """
+    start = float(np.nanmean(first))
+    best = max(float(stats.interquartile_mean(np.asarray(each, np.float64))) for each in final)
+    return start + THRESHOLD_SHARE * (best - start)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One arm against a base on one measure: each over all its seeds, and both over the seeds they share."""
+
+    measure: Measure
+    base: Estimate  # interquartile means
+    other: Estimate
+    improvement: Estimate  # how often a run of the other arm is the better of two drawn independently
+    difference: Paired  # other minus base, whichever is better
+    corrected_p: float
+    comparisons: int  # how many the p-value was corrected for
+
+    @property
+    def outcome(self) -> str:
+        """better, worse, equal (seed by seed), undecided, or unknown where no two seeds can be paired."""
+        pairs = self.difference
+        if len(pairs.differences) < 2:
+            return "unknown"
+        if pairs.ties == len(pairs.differences):
+            return "equal"
+        if self.corrected_p > stats.SIGNIFICANCE:
+            return "undecided"
+        return "better" if (pairs.mean.value > 0) == self.measure.higher_is_better else "worse"
+
+    @property
+    def win_share(self) -> float:
+        """Share of shared seeds on which the other arm is the better one, ties counted half."""
+        share = self.difference.win_share
+        return share if self.measure.higher_is_better else 1 - share
+
+    @property
+    def seeds_to_settle(self) -> int | None:
+        """Seeds with which a difference as large as the one seen would be found 4 times in 5; None: over 1,000."""
+        return stats.seeds_to_settle(self.difference.differences, self.comparisons)
+
+    @property
+    def can_settle(self) -> bool:
+        """Whether so many pairs could give a small enough p-value at all."""
+        return self.difference.smallest_p * self.comparisons <= stats.SIGNIFICANCE
+
+    def as_dict(self) -> dict[str, Any]:
+        pairs, needed = self.difference, self.seeds_to_settle
+        settled = self.outcome in ("better", "worse", "equal")
+        return {
+            "measure": self.measure.name,
+            "outcome": self.outcome,
+            "base": dataclasses.asdict(self.base),
+            "other": dataclasses.asdict(self.other),
+            "difference": dataclasses.asdict(pairs.mean) | {"level": pairs.level},
+            "differences": list(pairs.differences),
+            "p_value": pairs.p_value,
+            "exact": pairs.exact,
+            "corrected_p_value": self.corrected_p,
+            "comparisons": self.comparisons,
+            "probability_of_improvement": dataclasses.asdict(self.improvement),
+            "paired_wins": self.win_share,
+            "seeds_to_settle": needed,
+            "more_seeds": 0 if settled else None if needed is None else max(1, needed - len(pairs.differences)),
+        }
+
+
+def contrast(
+    measure: Measure, base: Mapping[int, float], other: Mapping[int, float], seed: int = 0, *names: str
+) -> Contrast:
+    """Two arms by their seeds' values; `names` say what they are, for the random streams of `seed`'s bootstraps."""
+    shared = [one for one in base if one in other]
+    strata = [[*base.values()]], [[*other.values()]]
+    ordered = strata if measure.higher_is_better else strata[::-1]
+
+    def stream(what: str) -> np.random.Generator:
+        return generator_for(seed, measure.name, what, *names)
+
+    pairs = stats.paired([base[one] for one in shared], [other[one] for one in shared], stream("difference"))
+    return Contrast(
+        measure,
+        stats.aggregate(strata[0], stream("base")),
+        stats.aggregate(strata[1], stream("other")),
+        stats.probability_of_improvement(*ordered, stream("improvement")),
+        pairs,
+        pairs.p_value,
+        1,
+    )
+
+
+def corrected(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """The same with Holm's correction over all of them that could be compared: arms and measures alike."""
+    compared = [index for index, one in enumerate(contrasts) if one.outcome not in ("unknown", "equal")]
+    p_values = stats.holm([contrasts[index].difference.p_value for index in compared])
+    found = list(contrasts)
+    for index, p_value in zip(compared, p_values, strict=True):
+        found[index] = dataclasses.replace(found[index], corrected_p=p_value, comparisons=len(compared))
+    return found
+
+
+def overall(contrasts: Sequence[Contrast]) -> str:
+    """One word for an arm against its base: better, worse, mixed, equal, undecided or unknown."""
+    outcomes = {one.outcome for one in contrasts}
+    if {"better", "worse"} <= outcomes:
+        return "mixed"
+    ranked = ("better", "worse", "undecided", "equal", "unknown")
+    return next((one for one in ranked if one in outcomes), "unknown")
+
+
+def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
+    """The answer in words, from the measures of one arm against its base."""
+    outcome = overall(contrasts)
+    pairs = max((len(one.difference.differences) for one in contrasts), default=0)
+    if outcome == "unknown":
+        why = "one seed shows no spread" if pairs else "no seed has a score in both"
+        return f"Nothing can be said of {other} against {base}: {why}."
+    if outcome == "equal":
+        return f"{other} and {base} have the same scores on each of {pairs} seeds."
+    settled = [one for one in contrasts if one.outcome in ("better", "worse")]
+    doubtful = [one for one in contrasts if one.outcome == "undecided"]
+    if outcome == "undecided":
+        head = f"No difference between {other} and {base} is detectable at {pairs} seeds"
+        return f"{head}: {'; '.join(map(_finding, doubtful))}. {_outlook(doubtful)}"
+    opening = {"better": "is better than", "worse": "is worse than", "mixed": "is better and worse than"}[outcome]
+    caution = ", though so few seeds say little about by how much" if pairs < 10 else ""
+    head = f"{other} {opening} {base} at {pairs} seeds{caution}: {'; '.join(map(_finding, settled))}."
+    if not doubtful:
+        return head
+    return f"{head} No difference is detectable in {'; '.join(map(_finding, doubtful))}. {_outlook(doubtful)}"
+
+
+def _finding(one: Contrast) -> str:
+    pairs, count = one.difference, one.comparisons
+    chance = p_in_words(one.corrected_p) + (f" after Holm's correction for {count}" if count > 1 else "")
+    level = "" if pairs.level >= stats.LEVEL - 1e-3 else f", a {pairs.level:.0%} interval"
+    return (
+        f"{one.measure.title} {number(one.other.value)} against {number(one.base.value)}, paired difference "
+        f"{interval(pairs.mean, signed=True)}{level} ({chance})"
+    )
+
+
+def _outlook(doubtful: Sequence[Contrast]) -> str:
+    """How many more seeds would settle the easiest of the open measures."""
+    pairs = max(len(one.difference.differences) for one in doubtful)
+    if not any(one.can_settle for one in doubtful):
+        least = math.ceil(1 - math.log2(stats.SIGNIFICANCE / max(one.comparisons for one in doubtful)))
+        return f"{pairs} seeds cannot settle it even if all of them agree: that takes at least {least}."
+    needed = [(one.seeds_to_settle or math.inf, one.measure.title) for one in doubtful]
+    seeds, title = min(needed, key=lambda pair: pair[0])
+    if math.isinf(seeds):
+        return f"Differences as small as these would take more than {stats.MOST_SEEDS:,} seeds to settle."
+    more = max(1, int(seeds) - pairs)
+    return f"About {more} more seed{'s' * (more > 1)} would settle a difference in {title} as large as this one."
