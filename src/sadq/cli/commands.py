@@ -25,7 +25,7 @@ Quiet = Annotated[bool, tyro.conf.arg(help="No progress display.")]
 def run(command: str, arguments: list[str]) -> int:
     """One command, after the modules that it is to import; gives the exit code."""
     arguments = import_modules(arguments)
-    kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report}
+    kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report, "watch": Watch}
     if command in kinds:
         return parse(kinds[command], arguments, None, f"sadq {command}")()
     return train(arguments) if command == "train" else show(arguments)
@@ -98,10 +98,32 @@ class Report:
     """Write the charts as files too."""
 
     def __call__(self) -> int:
-        from sadq.report.writing import write_report
+        from sadq.report.page import write_report
 
         page = write_report(self.runs, self.out, self.title, against=self.against, figures=self.figures)
         print(f"report: {page}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Show runs while they go on: the report's page on this machine alone, with members, speed and time left."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, or folders that hold some or will."""
+    port: int = 8765
+    """Of http://127.0.0.1; 0 takes any that is free."""
+    refresh: float = 5.0
+    """Seconds after which an open page asks for news."""
+    title: str | None = None
+    """The page's title."""
+
+    def __call__(self) -> int:
+        from sadq.report.watch import Watched, watch
+
+        if not self.refresh > 0:
+            raise SadqError(f"refresh = {self.refresh} must be above 0 seconds.")
+        watch(Watched(self.runs, self.title, refresh=self.refresh), self.port, lambda words: print(words, flush=True))
         return 0
 
 

@@ -69,7 +69,9 @@ def strip(
     """A row for every label: its seeds as dots, and an estimate with its interval as a bar."""
     if not rows:
         return ""
-    ends = [np.array([bound for bound in (found.value, found.low, found.high) if bound is not None]) for *_, found in rows]
+    ends = [
+        np.array([bound for bound in (found.value, found.low, found.high) if bound is not None]) for *_, found in rows
+    ]
     holds = [] if chart.mark is None else [chart.mark]
     x = scale_of([*(values for _, values, _ in rows), *ends], ticks=4, holds=holds)
     items = ""
@@ -77,17 +79,18 @@ def strip(
         shapes = "".join(f'<path class="tick" d="M{SIZE * place:.1f} 0V100"/>' for place in x(x.ticks))
         if chart.mark is not None:
             shapes += f'<path class="mark" d="M{SIZE * x([chart.mark])[0]:.1f} 0V100"/>'
-        shapes += "".join(f'<path class="seed" d="M{SIZE * at:.1f} 50h0"/>' for at in x(values[np.isfinite(values)]))
+        for index, at in enumerate(x(np.sort(values[np.isfinite(values)]))):  # seeds that score alike lie side by side
+            shapes += f'<path class="seed" d="M{SIZE * at:.1f} {50 + 16 * (index % 5 - 2)}h0"/>'
         if found.low is not None and found.high is not None:
             low, high = SIZE * x([found.low, found.high])
             shapes += f'<path class="bar" d="M{low:.1f} 50H{max(high, low + 0.1):.1f}"/>'
         if np.isfinite(found.value):
-            shapes += f'<path class="middle" d="M{SIZE * x([found.value])[0]:.1f} 22V78"/>'
+            shapes += f'<path class="middle" d="M{SIZE * x([found.value])[0]:.1f} 10V90"/>'
         items += (
             f'<li class="{class_of(styles, label) if label in styles else "line-none"}">'
-            f'<span class="name">{escape(label)}</span><svg viewBox="0 0 {SIZE} 100" preserveAspectRatio="none" '
-            f'aria-hidden="true" focusable="false">{shapes}</svg>'
-            f'<span class="value">{escape(interval(found, signed))}</span></li>'
+            f'<span class="name">{escape(label)}</span><span class="value">{escape(interval(found, signed))}</span>'
+            f'<svg viewBox="0 0 {SIZE} 100" preserveAspectRatio="none" aria-hidden="true" focusable="false">{shapes}</svg>'
+            "</li>"
         )
     return (
         f'<figure class="chart strip{" wide" * chart.wide}">{_caption(chart)}<ul>{items}</ul>'
@@ -166,7 +169,9 @@ def every_place(traces: Sequence[Trace]) -> Floats:
 def _said(trace: Trace, index: int) -> str:
     low, high = trace.low[index], trace.high[index]
     known = np.isfinite(low) and np.isfinite(high)
-    return interval(Estimate(float(trace.mean[index]), float(low), float(high), 2)) if known else number(trace.mean[index])
+    return (
+        interval(Estimate(float(trace.mean[index]), float(low), float(high), 2)) if known else number(trace.mean[index])
+    )
 
 
 def _data(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style], x: Scale, y: Scale) -> str:
@@ -202,7 +207,10 @@ def _values(chart: Chart, traces: Sequence[Trace]) -> str:
     rows = []
     for place in chosen:
         near = [int(np.abs(trace.x - place).argmin()) if trace.x.size else None for trace in traces]
-        cells = ["" if at is None or trace.x[at] > place and at == 0 else _said(trace, at) for trace, at in zip(traces, near, strict=True)]
+        cells = [
+            "" if at is None or trace.x[at] > place and at == 0 else _said(trace, at)
+            for trace, at in zip(traces, near, strict=True)
+        ]
         rows.append((shown(float(place)), *cells))
     head = (chart.x_label, *(trace.label for trace in traces))
     return markup.folded("Values as a table", markup.table(head, rows, f"{chart.title}: mean and 95% interval"))

@@ -77,7 +77,14 @@ class Section:
         yield self._profile()
 
     def _recorded(
-        self, name: str, title: str, caption: str, unit: str, wide: bool = False, zero: bool = False, logarithmic: bool = False
+        self,
+        name: str,
+        title: str,
+        caption: str,
+        unit: str,
+        wide: bool = False,
+        zero: bool = False,
+        logarithmic: bool = False,
     ) -> str:
         shown = [line for line in self.lines if name in line.curves]
         smoothed = name in EVALUATED and max((line.run.steps.size for line in shown), default=0) >= SMOOTHED_FROM
@@ -89,7 +96,9 @@ class Section:
         if name == "returns" and self.threshold is not None:
             words += f" Dotted: the threshold, {number(self.threshold)}."
         return charts.curves(
-            Chart(title, words, unit, logarithmic=logarithmic, mark=mark, wide=wide, until=self.until), traces, self.styles
+            Chart(title, words, unit, logarithmic=logarithmic, mark=mark, wide=wide, until=self.until),
+            traces,
+            self.styles,
         )
 
     def _measured(self, name: str) -> str:
@@ -118,7 +127,9 @@ class Section:
             if np.isfinite(times).any():
                 traces.append(reached_by(line, times, last, self.seed))
         caption = f"The share of seeds that have reached a return of {number(self.threshold)} by then."
-        return charts.curves(Chart("Seeds at the threshold", caption, "Share of seeds", until=self.until), traces, self.styles)
+        return charts.curves(
+            Chart("Seeds at the threshold", caption, "Share of seeds", until=self.until), traces, self.styles
+        )
 
     def _profile(self) -> str:
         finals: dict[str, Floats] = {each.line.label: each.scores["final_return"] for each in self.summaries}
@@ -142,7 +153,9 @@ class Section:
         return any(np.nanmax(values) - np.nanmin(values) > 1e-6 for values in found)
 
     def _model_losses(self) -> list[str]:
-        names = [name for line in self.lines for name in line.curves if name.startswith("model_") and name.endswith("_loss")]
+        names = [
+            name for line in self.lines for name in line.curves if name.startswith("model_") and name.endswith("_loss")
+        ]
         return sorted(dict.fromkeys(names), key=lambda name: (name != "model_state_loss", name))
 
     def _toggles(self) -> str:

@@ -7,7 +7,7 @@ from sadq.report.comparison import Comparison, Summary
 from sadq.report.markup import unbroken
 from sadq.report.names import in_words
 from sadq.report.stats import interval, number
-from sadq.report.verdicts import MEASURES, Contrast
+from sadq.report.verdicts import Contrast
 
 BADGES = {
     "better": "better",
@@ -60,7 +60,9 @@ def finding(each: Comparison) -> str:
         return f"No difference between {other} and {base} is detectable on {where} at {pairs} seeds"
     decided = [one for one in each.contrasts if one.outcome in ("better", "worse")]
     first, *rest = [_told(each, one) for one in decided]
-    further = f", but {rest[0]}" if rest and each.outcome == "mixed" and decided[0].outcome != decided[1].outcome else ""
+    further = (
+        f", but {rest[0]}" if rest and each.outcome == "mixed" and decided[0].outcome != decided[1].outcome else ""
+    )
     return f"On {where}, {other} {first} than {base}{further}"
 
 
@@ -68,8 +70,9 @@ def _told(each: Comparison, one: Contrast) -> str:
     better = one.outcome == "better"
     if one.measure.name == "steps_to_threshold":
         slow, fast = (one.base.value, one.other.value) if better else (one.other.value, one.base.value)
-        factor = f"{slow / fast:.1f} times " if fast > 0 else ""
-        return f"reaches a return of {number(each.threshold or 0.0)} {factor}{'sooner' if better else 'later'}"
+        times = f"{slow / fast:.1f} times " if fast > 0 else ""
+        reached = f"reaches a return of {number(each.threshold or 0.0)} after {one.other.value:,.0f} steps"
+        return f"{reached}, {times}{'sooner' if better else 'later'}"
     if one.measure.name == "area_under_curve":
         return f"earns {'more' if better else 'less'} over the whole run"
     return f"ends {'higher' if better else 'lower'}"
@@ -82,7 +85,3 @@ def _number(one: Contrast) -> str:
         f"<dd><b>{escape(number(one.other.value))}</b> against {escape(number(one.base.value))}"
         f"<small>{unbroken(interval(one.difference.mean, signed=True))}</small></dd></div>"
     )
-
-
-def measure_title(name: str) -> str:
-    return MEASURES[name].title.capitalize()

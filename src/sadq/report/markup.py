@@ -18,7 +18,8 @@ def table(head: Iterable[str], rows: Iterable[Sequence[str]], caption: str, corn
         first = f'<th scope="row">{escape(row[0])}</th>' if corner else f"<td>{escape(row[0])}</td>"
         body += f"<tr>{first}{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
     return scrolled(
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>", caption
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>",
+        caption,
     )
 
 

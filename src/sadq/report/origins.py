@@ -21,7 +21,9 @@ def origins(runs: Sequence[Run]) -> str:
     )
     found = differences(runs)
     between = (
-        markup.table(("Setting", *names), [(name, *values) for name, values in found], "Settings in which the runs differ")
+        markup.table(
+            ("Setting", *names), [(name, *values) for name, values in found], "Settings in which the runs differ"
+        )
         if found
         else "<p>None.</p>"
     )

@@ -18,7 +18,7 @@ from sadq.report.styles import Style
 from sadq.report.traces import LINES_WITH_SEEDS, SMOOTHED_FROM, trace_of
 
 if TYPE_CHECKING:
-    from sadq.report.page import Report
+    from sadq.report.contents import Report
 
 INK = "#333333"
 EVALUATED = ("returns", "overestimation")  # on a few episodes only, hence smoothed
@@ -53,7 +53,9 @@ def figures_of(report: "Report", formats: Sequence[str]) -> dict[str, bytes]:
 def saved(figure: Figure, kind: str) -> bytes:
     """The figure as a file's content; the same figure gives the same bytes."""
     image = io.BytesIO()
-    figure.savefig(image, format=kind, dpi=150, facecolor="white", metadata={"CreationDate": None} if kind == "pdf" else None)
+    figure.savefig(
+        image, format=kind, dpi=150, facecolor="white", metadata={"CreationDate": None} if kind == "pdf" else None
+    )
     return image.getvalue()
 
 
@@ -88,7 +90,9 @@ def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, S
     return figure
 
 
-def _fill(axes: Axes, quantity: str, words: str, curves: dict[Line, Curve], styles: dict[str, Style], seed: int) -> None:
+def _fill(
+    axes: Axes, quantity: str, words: str, curves: dict[Line, Curve], styles: dict[str, Style], seed: int
+) -> None:
     smoothed = quantity in EVALUATED and max(line.run.steps.size for line in curves) >= SMOOTHED_FROM
     crowded = len(curves) > LINES_WITH_SEEDS
     for line, curve in curves.items():

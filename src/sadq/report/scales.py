@@ -69,7 +69,7 @@ def steps_scale(last: float) -> Scale:
 
 def _round_step(rough: float) -> float:
     magnitude = 10.0 ** math.floor(math.log10(rough))
-    return next(part * magnitude for part in ROUND if part * magnitude >= rough * 0.999)
+    return next(part * magnitude for part in ROUND if part * magnitude >= 0.9 * rough)
 
 
 def compact(value: float) -> str:

@@ -64,7 +64,9 @@ def _hex(colour: tuple[float, float, float]) -> str:
 
 def sheet(styles: dict[str, Style]) -> str:
     """The styles as rules of a style sheet, class `line-0` for the first label and so on."""
-    light = "".join(f".line-{index}{{--line:{style.colour};--dashes:{DASHES[style.dashes]}}}" for index, style in _all(styles))
+    light = "".join(
+        f".line-{index}{{--line:{style.colour};--dashes:{DASHES[style.dashes]}}}" for index, style in _all(styles)
+    )
     dark = "".join(f".line-{index}{{--line:{style.dark}}}" for index, style in _all(styles))
     hidden = "".join(f".without-line-{index} .chart .line-{index}{{display:none}}" for index, _ in _all(styles))
     return f"{light}{hidden}\n@media screen and (prefers-color-scheme: dark){{{dark}}}"
