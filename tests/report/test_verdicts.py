@@ -107,7 +107,7 @@ def test_few_seeds_say_so() -> None:
 def test_what_cannot_be_compared_is_said() -> None:
     assert "no seed has a score in both" in words(contrast(FINAL_RETURN, {0: 1.0}, {1: 2.0}))
     assert "one seed shows no spread" in words(contrast(FINAL_RETURN, {0: 1.0}, {0: 2.0}))
-    same = {seed: 1.0 for seed in range(4)}
+    same = dict.fromkeys(range(4), 1.0)
     assert words(contrast(FINAL_RETURN, same, same)) == "dqn+sadq and dqn have the same scores on each of 4 seeds."
 
 

@@ -98,7 +98,7 @@ def _fleet(standing: Standing) -> str:
 
 def _members(run: Run) -> list[tuple[str, ...]]:
     swept = [name for name in run.members[0].settings if len({str(one.settings.get(name)) for one in run.members}) > 1]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for index, member in enumerate(run.members):
         settings = ", ".join(f"{name} {member.settings.get(name)}" for name in swept)
         training, loss = (

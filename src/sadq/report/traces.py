@@ -38,7 +38,8 @@ def trace_of(line: Line, curve: Curve, smoothed: bool, seed: int, *names: str) -
         means = [final_return(curve[1][:, :end]) for end in range(1, curve[0].size + 1)]
         x, values = thinned(curve[0], np.stack(means, axis=1))
     generator = generator_for(seed, line.run.name, line.label, *names)
-    return Trace(line.label, x, *curve_interval(values, generator, RESAMPLES), seeds_x, seeds)
+    mean, low, high = curve_interval(values, generator, RESAMPLES)
+    return Trace(line.label, x, mean, low, high, seeds_x, seeds)
 
 
 def profile_of(label: str, strata: Sequence[Floats], grid: Floats, seed: int, *names: str) -> Trace:
@@ -74,7 +75,8 @@ def reached_by(line: Line, times: Floats, last: float, seed: int) -> Trace:
     # A seed that never got there is given the last step; only one that did counts as there.
     reached = ((known[:, None] <= x[None, :]) & (known[:, None] < last)).astype(np.float64)
     generator = generator_for(seed, line.run.name, line.label, "reached")
-    return Trace(line.label, x, *curve_interval(reached, generator, RESAMPLES), x[:0], np.zeros((0, 0)))
+    mean, low, high = curve_interval(reached, generator, RESAMPLES)
+    return Trace(line.label, x, mean, low, high, x[:0], np.zeros((0, 0)))
 
 
 def thinned(steps: Integers, values: Floats, points: int = POINTS) -> tuple[Floats, Floats]:
