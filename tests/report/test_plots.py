@@ -84,4 +84,5 @@ def test_odd_data_draws_without_a_warning(make_run: Make) -> None:
     ]
     lines = lines_of(load_all(folders))
     for name in plots.FIGURES:
-        draw(name, lines, environment="cost $\\frac$")
+        if figure := plots.draw(name, "cost $\\frac$", lines, styles_of(lines)):
+            plots.saved(figure, "png")

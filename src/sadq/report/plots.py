@@ -40,13 +40,12 @@ def figures_of(report: "Report", formats: Sequence[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     taken: set[str] = set()
     for environment in report.environments:
-        slug = markup.slug_of(environment, taken)
         here = [line for line in report.lines if line.environment == environment]
         measured = dict.fromkeys(name for line in here for name in line.measures)
         for name in (*FIGURES, *measured):
             if figure := draw(name, in_words(environment), here, report.styles, report.seed):
-                plain = name.replace("_", "-")
-                found |= {f"{plain}-{slug}.{kind}": saved(figure, kind) for kind in formats}
+                slug = markup.slug_of(f"{name}-{environment}", taken)  # both names may come from a file
+                found |= {f"{slug}.{kind}": saved(figure, kind) for kind in formats}
     return found
 
 
