@@ -21,10 +21,12 @@ def write_run(
     diverged: dict[int, int] | None = None,
     config: dict[str, Any] | None = None,
     settings: Sequence[dict[str, Any]] | None = None,
+    measures: dict[str, float] | None = None,
 ) -> Path:
     """A run whose member m returns curves[m][s] at step s * interval, on two episodes one apart, and predicts 0.5 more.
 
-    ΔQ is the step in thousands; a guided member's model errs by 1 / step.
+    ΔQ is the step in thousands; a guided member's model errs by 1 / step. What the environment measures grows with the
+    evaluations: so much at the first, twice that at the second.
     """
     folder.mkdir(parents=True, exist_ok=True)
     guided = agent.endswith("sadq")
@@ -43,9 +45,11 @@ def write_run(
             returns = [value - 0.5, value + 0.5]
             evaluations.append(
                 {"step": step, "member": member, "returns": returns, "lengths": [8, 8], "overestimation": 0.5}
+                | ({"measures": {name: value * (index + 1) for name, value in measures.items()}} if measures else {})
             )
             if index:
                 row = {"step": step, "member": member, "loss": 0.1, "delta_q": step / 1000, "training_return": None}
+                row |= {"steps_per_second": 500.0}
                 if guided:
                     row |= {"model_state_loss": 1 / step, "model_reward_loss": 0.1 / step}
                 metrics.append(row)

@@ -1,4 +1,4 @@
-"""Scores against numbers worked out by hand; sweeps into lines; twins into pairs."""
+"""Scores against numbers worked out by hand; what is compared with what, and what is not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sadq.errors import SadqError
 from sadq.experiment.scores import area_under_curve, final_return
+from sadq.report import verdicts
 from sadq.report.comparison import Summary as summarise
-from sadq.report.comparison import comparisons_of, lines_of, notes_on
+from sadq.report.comparison import apart, comparisons_of, thresholds_of
+from sadq.report.lines import lines_of
 from sadq.report.runs import Run as load
 from sadq.report.runs import load_all
+from sadq.report.verdicts import MEASURES
 
 Make = Callable[..., Path]
 
@@ -30,41 +34,6 @@ def test_area_is_the_time_average_of_the_line_through_the_evaluations() -> None:
     np.testing.assert_allclose(area_under_curve(steps + 500, np.array([[0.0, 2, 4]])), [2.5])
     np.testing.assert_allclose(area_under_curve(steps[:1], np.array([[3.0]])), [3])
     assert np.isnan(area_under_curve(steps[:0], np.zeros((1, 0)))).all()
-
-
-def test_a_run_of_one_setting_is_one_line(make_run: Make) -> None:
-    (line,) = lines_of([load(make_run("a", "dqn+sadq", [(0, 1)] * 3))])
-    assert (line.label, line.indices, line.alpha, line.seeds) == ("dqn+sadq", (0, 1, 2), 0.2, [0, 1, 2])
-
-
-def test_a_sweep_is_a_line_per_value(make_run: Make) -> None:
-    run = load(make_run("a", "dqn+sadq", [(0, m) for m in range(4)], seeds=[0, 0, 1, 1], alphas=[0.2, 0.5, 0.2, 0.5]))
-    lines = lines_of([run])
-    assert [(line.label, line.indices) for line in lines] == [
-        ("dqn+sadq, α = 0.2", (0, 2)),
-        ("dqn+sadq, α = 0.5", (1, 3)),
-    ]
-    np.testing.assert_array_equal(lines[1].returns[:, 1], [1, 3])
-
-
-def test_labels_tell_runs_of_one_agent_apart(make_run: Make) -> None:
-    slow = make_run("slow", settings=[{"learning_rate": 1e-4}])
-    fast = make_run("fast", settings=[{"learning_rate": 1e-3}])
-    assert [line.label for line in lines_of(load_all([slow, fast]))] == [
-        "dueling, learning rate = 0.0001",
-        "dueling, learning rate = 0.001",
-    ]
-    again = make_run("again", settings=[{"learning_rate": 1e-3}])
-    assert lines_of(load_all([fast, again]))[1].label == "dueling (again)"
-    elsewhere = make_run("elsewhere", environment="Acrobot")
-    assert [line.label for line in lines_of(load_all([fast, elsewhere]))] == ["dueling", "dueling"]
-
-
-def test_a_repeated_member_counts_once_and_is_named(make_run: Make) -> None:
-    run = load(make_run("a", "dqn", [(0, 1)] * 3, seeds=[0, 1, 1]))
-    (line,) = lines_of([run])
-    assert line.indices == (0, 1)
-    assert any("member 2 repeats" in note for note in notes_on(run, [line]))
 
 
 def test_summary_numbers(make_run: Make) -> None:
@@ -94,53 +63,97 @@ def test_twins_are_paired_by_seed_whatever_their_order(make_run: Make) -> None:
     other = make_run("other", "dqn+sadq", [(0, 1)])
     far = make_run("far", "dueling+sadq", [(0, 1)], environment="Acrobot")
     (comparison,) = comparisons_of(lines_of(load_all([guided, base, other, far])))
-    assert comparison.seeds == (1, 3)
-    measured = comparison.measures["final_return"]
-    np.testing.assert_array_equal(measured.base_values, [2, 1])
-    np.testing.assert_array_equal(measured.guided_values, [3, 4])
-    assert measured.difference.differences == (1, 3)
-    assert measured.difference.mean.value == 2
+    assert comparison.seeds == (1, 3) and comparison.alike
+    final = comparison.contrast("final_return")
+    assert comparison.values["final_return"] == ({3: 1.0, 1: 2.0, 2: 3.0}, {9: 50.0, 1: 3.0, 3: 4.0})
+    assert final is not None and sorted(final.difference.differences) == [1, 3]
 
 
-def test_a_comparison_repeats_the_intervals_of_the_summaries(make_run: Make) -> None:
-    values = [(0, index**1.5) for index in range(9)]
-    lines = lines_of(
-        load_all([make_run("a", "dqn", values, seeds=[*range(8, -1, -1)]), make_run("b", "dqn+sadq", values)])
-    )
-    measured = comparisons_of(lines)[0].measures["final_return"]
-    assert (measured.base, measured.guided) == tuple(summarise(line).mean["final_return"] for line in lines)
+def test_a_comparison_has_the_statistics_of_its_verdicts(make_run: Make) -> None:
+    base = make_run("base", "dqn", [(0, value) for value in (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)])
+    guided = make_run("guided", "dqn+sadq", [(0, value) for value in (2.2, 2.5, 2.5, 3.0, 3.0, 3.2)])
+    (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
+    # 80% of the way from 0 to the guided arm's interquartile mean of final returns, 2.75 / 2.
+    assert comparison.threshold == pytest.approx(0.8 * 1.375)
+    names = ("base", "dqn", "guided", "dqn+sadq")
+    raw = [verdicts.contrast(MEASURES[name], *values, 0, *names) for name, values in comparison.values.items()]
+    assert comparison.contrasts == verdicts.corrected(raw) and len(raw) == 3
+    assert comparison.outcome == verdicts.overall(comparison.contrasts) == "undecided"  # 6 pairs, three measures
+    assert comparison.verdict() == verdicts.verdict("dqn+sadq (α = 0.2)", "dqn", comparison.contrasts)
+
+
+def test_p_values_are_corrected_over_the_page(make_run: Make) -> None:
+    curves = [(0, 1 + 0.01 * seed) for seed in range(9)]
+    better = [(0, 2 + 0.03 * seed) for seed in range(9)]
+    folders = [make_run("a", "dqn", curves)] + [
+        make_run(f"b{alpha}", "dqn+sadq", better, alphas=[alpha] * 9) for alpha in (0, 1)
+    ]
+    found = comparisons_of(lines_of(load_all(folders)))
+    # Both arms are alike, seed by seed: the same p-value six times, times six by Holm's method.
+    assert [one.corrected_p for each in found for one in each.contrasts] == pytest.approx([6 / 256] * 6)
+    assert {each.outcome for each in found} == {"better"}
 
 
 def test_unequal_runs_are_compared_up_to_the_step_both_reached(make_run: Make) -> None:
-    base = make_run("base", "dqn", [(0, 2, 50, 90)])
-    guided = make_run("guided", "dqn+sadq", [(0, 4)], finished=False)
+    base = make_run("base", "dqn", [(0, 2, 50, 90)], config={"steps": 3000})
+    guided = make_run("guided", "dqn+sadq", [(0, 4)], finished=False, config={"steps": 3000})
     (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
-    assert comparison.until == 1000
-    assert comparison.measures["final_return"].difference.differences == (1,)
+    assert comparison.until == 1000 and comparison.alike
+    assert comparison.values["final_return"] == ({0: 1.0}, {0: 2.0})
 
 
 def test_twins_of_equal_settings_go_before_others(make_run: Make) -> None:
     rates = [{"learning_rate": 1e-3}, {"learning_rate": 1e-4}]
     base = make_run("base", "dqn", [(0, 1)] * 2, seeds=[0, 0], settings=rates)
     guided = make_run("guided", "dqn+sadq", [(0, 1)] * 2, seeds=[0, 0], settings=rates)
-    pairs = [(each.base.indices, each.guided.indices) for each in comparisons_of(lines_of(load_all([base, guided])))]
+    pairs = [(each.base.indices, each.other.indices) for each in comparisons_of(lines_of(load_all([base, guided])))]
     assert pairs == [((0,), (0,)), ((1,), (1,))]
     third = make_run("third", "dqn+sadq", [(0, 1)], settings=[{"learning_rate": 0.5}])
-    assert len(comparisons_of(lines_of(load_all([base, third])))) == 2
+    unlike = comparisons_of(lines_of(load_all([base, third])))
+    assert [list(each.unlike) for each in unlike] == [["learning_rate"]] * 2
+
+
+def test_unlike_runs_get_a_warning_and_no_verdict(make_run: Make) -> None:
+    small = {"encoder": {"kind": "dense", "hidden": [8]}, "n_step": 3}
+    large = {"encoder": {"kind": "dense", "hidden": [16, 16]}, "n_step": 1}
+    base = make_run("base", "dueling", [(0, 1 + seed) for seed in range(9)], config=small)
+    guided = make_run("guided", "dueling+sadq", [(0, 9 + seed) for seed in range(9)], config=large)
+    (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
+    assert comparison.outcome == "unlike"
+    for words in ("encoder hidden ([8] against [16, 16])", "n-step (3 against 1)", "no verdict"):
+        assert words in comparison.verdict()
+    assert all(one.comparisons == 1 for one in comparison.contrasts)  # it does not count among those corrected
+
+
+def test_other_settings_make_another_environment(make_run: Make) -> None:
+    short = make_run("short", "dqn", [(0, 1)], config={"environment_settings": ["max_steps=20"]})
+    long = make_run("long", "dqn+sadq", [(0, 1)], config={"environment_settings": ["max_steps=500"]})
+    lines = lines_of(load_all([short, long]))
+    assert [line.environment for line in lines] == ["BitFlip, max_steps=20", "BitFlip, max_steps=500"]
+    assert comparisons_of(lines) == []
+    (sentence,) = apart(lines)
+    assert "max_steps=20" in sentence and "max_steps=500" in sentence and "kept apart" in sentence
+
+
+def test_any_against_any(make_run: Make) -> None:
+    lines = lines_of(load_all([make_run(agent, agent) for agent in ("c51", "rainbow", "dqn", "dqn+sadq")]))
+
+    def pairs(against: str | None = None, some: slice = slice(None)) -> list[tuple[str, str]]:
+        return [(each.base.label, each.other.label) for each in comparisons_of(lines[some], against=against)]
+
+    assert pairs() == [("dqn", "dqn+sadq")]
+    assert pairs(some=slice(3)) == [("c51", "rainbow"), ("c51", "dqn")]  # no twins: the first is the base
+    assert pairs("rainbow") == [("rainbow", "c51"), ("rainbow", "dqn"), ("rainbow", "dqn+sadq")]
+    with pytest.raises(SadqError, match="called 'iqn': compare against one of c51, dqn"):
+        pairs("iqn")
+
+
+def test_nothing_learned_has_no_threshold(make_run: Make) -> None:
+    lines = lines_of(load_all([make_run("a", "dqn", [(1, 0)]), make_run("b", "c51", [()], environment="Acrobot")]))
+    assert thresholds_of(lines) == {"BitFlip": None, "Acrobot": None}
 
 
 def test_twins_without_a_common_seed(make_run: Make) -> None:
     base, guided = make_run("base", "dqn", [(0, 1)], seeds=[0]), make_run("guided", "dqn+sadq", [(0, 1)], seeds=[1])
     (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
-    assert comparison.seeds == () and comparison.measures["final_return"].difference.differences == ()
-
-
-def test_notes_name_what_is_missing(make_run: Make) -> None:
-    folder = make_run("a", "dqn", [(0, 1), (0, float("nan"))], diverged={1: 1234})
-    run = load(folder)
-    text = " ".join(notes_on(run, lines_of([run])))
-    assert "seed 1 diverged at step 1,234" in text and "seed 1 lacks an evaluation" in text
-    assert summarise(lines_of([run])[0]).mean["final_return"].count == 1
-    lone = load(make_run("b", finished=False, config={"steps": 96000}))
-    text = " ".join(notes_on(lone, lines_of([lone])))
-    assert "first 1,000 of 96,000 steps" in text and "one seed" in text
+    assert comparison.seeds == () and comparison.outcome == "unknown"

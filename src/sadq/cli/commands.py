@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -30,7 +30,7 @@ def run(command: str, arguments: list[str]) -> int:
         from sadq.cli import studies
 
         return studies.run(command, arguments, modules)
-    kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report}
+    kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report, "watch": Watch}
     if command in kinds:
         return parse(kinds[command], arguments, None, f"sadq {command}")()
     return train(arguments) if command == "train" else show(arguments)
@@ -89,17 +89,46 @@ class Resume:
 
 @dataclass(frozen=True)
 class Report:
-    """Compare runs: numbers in words, tables and plots in one folder."""
+    """Compare runs: numbers in words, charts and tables, in one HTML file that needs no other."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders; a base agent and its +sadq twin on the same seeds are compared in pairs."""
+    """Run folders, or folders that hold some; a base agent and its +sadq twin are compared by the seeds they share."""
     out: Path = Path("report")
-    """The folder to write."""
+    """The folder for index.html and report.json, or a file that ends in .html for the page alone."""
+    against: str | None = None
+    """The agent, label or run that all others are compared with; by default each +sadq agent with its base."""
+    title: str | None = None
+    """The page's title."""
+    figures: tuple[Literal["png", "pdf"], ...] = ()
+    """Write the charts as files too."""
 
     def __call__(self) -> int:
         from sadq.report.page import write_report
 
-        print(f"report: {write_report(self.runs, self.out)}")
+        page = write_report(self.runs, self.out, self.title, against=self.against, figures=self.figures)
+        print(f"report: {page}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Show runs while they go on: the report's page on this machine alone, with members, speed and time left."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, or folders that hold some or will."""
+    port: int = 8765
+    """Of http://127.0.0.1; 0 takes any that is free."""
+    refresh: float = 5.0
+    """Seconds after which an open page asks for news."""
+    title: str | None = None
+    """The page's title."""
+
+    def __call__(self) -> int:
+        from sadq.report.watch import Watched, watch
+
+        if not self.refresh > 0:
+            raise SadqError(f"refresh = {self.refresh} must be above 0 seconds.")
+        watch(Watched(self.runs, self.title, refresh=self.refresh), self.port, lambda words: print(words, flush=True))
         return 0
 
 

@@ -1,4 +1,4 @@
-"""The command line: `sadq train | resume | compare | reproduce | evaluate | simulate | report | list`.
+"""The command line: `sadq train | resume | compare | reproduce | evaluate | simulate | report | watch | list`.
 
 Bad input ends with one sentence on stderr and exit code 2, a run with a diverged member with exit code 3. JAX is imported
 only for a command that may need it.
@@ -23,7 +23,8 @@ USAGE = """usage: sadq COMMAND ...
   sadq evaluate RUN                               greedy episodes of a trained run
   sadq evaluate PRESET --policy NAME              episodes of a fixed policy
   sadq simulate CONFIG.json --seconds N --out F   run a CityFlow scenario on its own
-  sadq report RUN [RUN ...]                       curves, statistics and a page that compares runs
+  sadq report RUN [RUN ...]                       charts, statistics and verdicts in one page that compares runs
+  sadq watch RUN [RUN ...]                        the same page while the runs go on, at http://127.0.0.1
   sadq list [presets|agents|axes|artefacts|...]   what there is
 
 `sadq COMMAND --help` lists the options of one command; `--import MODULE` first imports a module of yours, with what it
@@ -37,6 +38,7 @@ TAKES = {
     "evaluate": "a run folder, or a preset with --policy",
     "simulate": "a CityFlow scenario's config.json",
     "report": "run folders: those that `sadq train` made",
+    "watch": "run folders: those that `sadq train` makes",
     "list": "",
 }
 

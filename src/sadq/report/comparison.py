@@ -1,49 +1,19 @@
-"""What a run is worth: scores per member, summaries over seeds, and base agents paired with their +SADQ twins."""
+"""What lines are worth: scores over their seeds, and one against another where like is compared with like."""
 
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from sadq.experiment.scores import area_under_curve, final_return
-from sadq.report import stats
-from sadq.report.runs import Floats, Run
-from sadq.report.stats import Estimate, Paired, generator_for, interquartile_mean
+from sadq.errors import SadqError
+from sadq.experiment.scores import final_return, steps_to_threshold
+from sadq.report import likeness, stats, verdicts
+from sadq.report.lines import Line
+from sadq.report.verdicts import MEASURES, STEPS_TO_THRESHOLD, Contrast
 
-MEASURES = {"final_return": "Final return", "area_under_curve": "Area under the curve"}
-
-
-class Line:
-    """The members of one run that differ only by their seed: one row of a table, one curve of a plot."""
-
-    def __init__(self, run: Run, indices: list[int]):
-        self.run, self.indices, self.label = run, tuple(indices), run.agent
-        self.kind = run.environment, run.agent
-        self.members = [run.members[index] for index in indices]
-        self.seeds = [member.seed for member in self.members]
-        self.settings, self.alpha = self.members[0].settings, self.members[0].alpha
-        self.returns, self.overestimation = run.returns[indices], run.overestimation[indices]
-        found = {"returns": (run.steps, self.returns), "overestimation": (run.steps, self.overestimation)}
-        found |= {name: (run.metric_steps, table[indices]) for name, table in run.metrics.items()}
-        # Recorded quantity -> steps [T] and values [members of this line, T], where there is any.
-        self.curves = {name: curve for name, curve in found.items() if np.isfinite(curve[1]).any()}
-
-    def scores(self, until: int | None = None) -> dict[str, Floats]:
-        """What each member's evaluations up to a step come to."""
-        steps = self.run.steps if until is None else self.run.steps[self.run.steps <= until]
-        returns = self.returns[:, : steps.size]
-        return {
-            "final_return": final_return(returns),
-            "area_under_curve": area_under_curve(steps, returns),
-            "overestimation": final_return(self.overestimation[:, : steps.size]),
-        }
-
-    def estimate(self, values: Floats, seed: int, *names: str, statistic: stats.Statistic = np.mean) -> Estimate:
-        """Over this line's seeds; the random stream is that of the bootstrap's `seed` and what the names stand for."""
-        return stats.estimate(values, generator_for(seed, self.run.name, self.label, *names), statistic)
+SCORES = ("final_return", "area_under_curve")
 
 
 class Summary:
@@ -54,8 +24,13 @@ class Summary:
         self.mean = {name: line.estimate(values, seed, name) for name, values in self.scores.items()}
         self.overestimation = self.mean.pop("overestimation")
         self.interquartile_mean = {
-            name: line.estimate(self.scores[name], seed, name, "middle", statistic=interquartile_mean)
-            for name in MEASURES
+            name: line.estimate(self.scores[name], seed, name, "middle", statistic=stats.interquartile_mean)
+            for name in SCORES
+        }
+        # What the environment measures, averaged as the final return is.
+        self.measured = {
+            name: line.estimate(final_return(values), seed, "measures", name)
+            for name, (_, values) in line.measures.items()
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +39,7 @@ class Summary:
             "label": line.label,
             "run": run.name,
             "folder": str(run.folder),
-            "environment": run.environment,
+            "environment": line.environment,
             "agent": run.agent,
             "alpha": line.alpha,
             "finished": run.finished,
@@ -73,6 +48,7 @@ class Summary:
             "mean": self.mean,
             "interquartile_mean": self.interquartile_mean,
             "overestimation": self.overestimation,
+            "measures": self.measured,
             "members": [
                 {"seed": member.seed, "diverged": member.diverged, "diverged_at": member.diverged_at}
                 | {name: float(values[index]) for name, values in self.scores.items()}
@@ -81,109 +57,152 @@ class Summary:
         }
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One measure of a comparison: both agents' values by seed, their means, and the paired difference."""
-
-    base_values: Floats
-    guided_values: Floats
-    base: Estimate
-    guided: Estimate
-    difference: Paired
-
-
 class Comparison:
-    """A base agent and its +SADQ twin on the seeds they share, up to the last step that both have reached."""
+    """A line against a base on the seeds they share, up to the last step that both have reached."""
 
-    def __init__(self, base: Line, guided: Line, seed: int = 0):
-        self.base, self.guided = base, guided
-        self.until = min(base.run.last_step, guided.run.last_step)
-        self.seeds = tuple(sorted(set(base.seeds) & set(guided.seeds)))
-        self.measures = {}
-        for name in MEASURES:
-            left = base.scores(self.until)[name][[base.seeds.index(shared) for shared in self.seeds]]
-            right = guided.scores(self.until)[name][[guided.seeds.index(shared) for shared in self.seeds]]
-            known = np.isfinite(left) & np.isfinite(right)
-            # The streams of a summary, for a reader who meets one quantity twice expects one interval.
-            estimates = base.estimate(left[known], seed, name), guided.estimate(right[known], seed, name)
-            generator = generator_for(seed, base.run.name, base.label, guided.run.name, guided.label, name)
-            self.measures[name] = Measured(left, right, *estimates, stats.paired(left, right, generator))
+    def __init__(self, base: Line, other: Line, threshold: float | None, seed: int = 0):
+        self.base, self.other, self.threshold = base, other, threshold
+        self.environment = base.environment
+        self.until = min(base.run.last_step, other.run.last_step)
+        self.seeds = tuple(sorted(set(base.seeds) & set(other.seeds)))
+        named = base.run.agent == other.run.agent  # then a label says what the two were meant to differ in
+        self.unlike = likeness.unlike(base.known_settings, other.known_settings)
+        if named:
+            told = f"{base.label}{other.label}"
+            self.unlike = {
+                name: values for name, values in self.unlike.items() if f"{likeness.spoken(name)} = " not in told
+            }
+        self.values = {
+            name: (by_seed(base, name, self.until, threshold), by_seed(other, name, self.until, threshold))
+            for name in MEASURES
+            if name != STEPS_TO_THRESHOLD.name or threshold is not None
+        }
+        names = (base.run.name, base.label, other.run.name, other.label)
+        self.contrasts = [
+            verdicts.contrast(MEASURES[name], *values, seed, *names) for name, values in self.values.items()
+        ]
+
+    @property
+    def alike(self) -> bool:
+        return not self.unlike
+
+    @property
+    def outcome(self) -> str:
+        return verdicts.overall(self.contrasts) if self.alike else "unlike"
+
+    @property
+    def warning(self) -> str:
+        """Which settings other than the arms' own are different."""
+        words = [f"{likeness.spoken(name)} ({one} against {other})" for name, (one, other) in self.unlike.items()]
+        return (
+            f"{self.other.label} and {self.base.label} on {self.environment} are not alike apart from what is "
+            f"compared: {', '.join(words)}. Their difference may come from that, so no verdict is given."
+        )
+
+    def contrast(self, name: str) -> Contrast | None:
+        return next((one for one in self.contrasts if one.measure.name == name), None)
+
+    def verdict(self) -> str:
+        return verdicts.verdict(self.other.spoken, self.base.spoken, self.contrasts) if self.alike else self.warning
 
     def as_dict(self) -> dict[str, Any]:
         measures = {}
-        for name, measured in self.measures.items():
-            pairs = zip(self.seeds, measured.base_values.tolist(), measured.guided_values.tolist(), strict=True)
-            measures[name] = {
-                "base": measured.base,
-                "guided": measured.guided,
-                "by_seed": [{"seed": seed, "base": base, "guided": guided} for seed, base, guided in pairs],
-                "difference": measured.difference,
-                "conclusion": stats.conclusion(measured.difference),
-            }
+        for one in self.contrasts:
+            base, other = self.values[one.measure.name]
+            rows = [{"seed": seed, "base": base[seed], "other": other[seed]} for seed in self.seeds]
+            measures[one.measure.name] = one.as_dict() | {"by_seed": rows}
         return {
-            "environment": self.base.run.environment,
+            "environment": self.environment,
             "base": {"label": self.base.label, "run": self.base.run.name},
-            "guided": {"label": self.guided.label, "run": self.guided.run.name},
+            "other": {"label": self.other.label, "run": self.other.run.name},
             "seeds": self.seeds,
             "until_step": self.until,
+            "threshold": self.threshold,
+            "unlike": {name: list(values) for name, values in self.unlike.items()},
+            "outcome": self.outcome,
+            "verdict": self.verdict(),
             "measures": measures,
         }
 
 
-def lines_of(runs: Sequence[Run]) -> list[Line]:
-    """The runs as lines, a sweep as one line per value swept, with labels that tell all lines of a game apart."""
-    lines = []
-    for run in runs:
-        settings = [member.settings for member in run.members]
-        groups: dict[int, list[int]] = defaultdict(list)
-        for index, member in enumerate(run.members):
-            if member not in run.members[:index]:  # counted twice, it would narrow the intervals
-                groups[settings.index(member.settings)].append(index)
-        lines += [Line(run, indices) for indices in groups.values()]
-    for line in lines:
-        for name, value in line.settings.items():
-            if any(other.kind == line.kind and other.settings.get(name) != value for other in lines):
-                shown = f"{value:g}" if isinstance(value, int | float) else value
-                line.label += f", {'α' if name == 'alpha' else name.replace('_', ' ')} = {shown}"
-    named = [(line.run.environment, line.label) for line in lines]
-    for line, key in zip(lines, named, strict=True):
-        if named.count(key) > 1:
-            line.label += f" ({line.run.name})"
-    return lines
+def by_seed(line: Line, measure: str, until: int, threshold: float | None) -> dict[int, float]:
+    """A measure of every seed of a line, from its evaluations up to a step."""
+    if measure == STEPS_TO_THRESHOLD.name and threshold is not None:
+        steps = line.run.steps[line.run.steps <= until]
+        values = steps_to_threshold(steps, line.returns[:, : steps.size], threshold)
+    else:
+        values = line.scores(until)[measure]
+    return dict(zip(line.seeds, values.tolist(), strict=True))
 
 
-def comparisons_of(lines: Sequence[Line], seed: int = 0) -> list[Comparison]:
-    """Every guided line with the base lines of its game: those of equal settings, if any has them, else all."""
-    found = []
-    for guided in (line for line in lines if line.run.guided):
-        settings = {name: value for name, value in guided.settings.items() if name != "alpha"}
-        bases = [line for line in lines if line.kind == (guided.run.environment, guided.run.base_agent)]
-        # They agree in all that both have if it does not matter which of the two overrides the other.
-        equal = [base for base in bases if base.settings | settings == settings | base.settings]
-        found += [Comparison(base, guided, seed) for base in equal or bases]
+def thresholds_of(lines: Sequence[Line]) -> dict[str, float | None]:
+    """Environment -> the return that is worth reaching there; None where nothing was learned."""
+    found: dict[str, float | None] = {}
+    for environment in dict.fromkeys(line.environment for line in lines):
+        here = [line for line in lines if line.environment == environment and line.run.steps.size > 1]
+        first = np.concatenate([line.returns[:, 0] for line in here]) if here else np.zeros(0)
+        final = [scores[np.isfinite(scores)] for line in here if (scores := line.scores()["final_return"]).size]
+        final = [scores for scores in final if scores.size]
+        found[environment] = None
+        if np.isfinite(first).any() and final:
+            threshold = verdicts.common_threshold(first.tolist(), [scores.tolist() for scores in final])
+            found[environment] = threshold if threshold > np.nanmean(first) else None
     return found
 
 
-def notes_on(run: Run, lines: Sequence[Line]) -> Iterator[str]:
-    """Everything about a run that a reader of its numbers must know."""
-    yield from (f"{run.name}: {note}." for note in run.notes)
-    if not run.finished:
-        planned = f" of {run.planned_steps:,}" if run.planned_steps else ""
-        yield (
-            f"{run.name} is unfinished: its numbers are those of the first {run.last_step:,}{planned} steps, and "
-            "whether a member diverged is known only at the end."
-        )
+def comparisons_of(lines: Sequence[Line], seed: int = 0, against: str | None = None) -> list[Comparison]:
+    """Every line that has something to be compared with, and p-values corrected for how many there are."""
+    thresholds = thresholds_of(lines)
+    found = [Comparison(base, other, thresholds[base.environment], seed) for base, other in pairs_of(lines, against)]
+    fair = [each for each in found if each.alike]
+    corrected = iter(verdicts.corrected([one for each in fair for one in each.contrasts]))
+    for each in fair:
+        each.contrasts = [next(corrected) for _ in each.contrasts]
+    return found
+
+
+def pairs_of(lines: Sequence[Line], against: str | None = None) -> list[tuple[Line, Line]]:
+    """(base, other): with the base that was asked for; else guided lines with their plain twins; else with the first."""
+    pairs: list[tuple[Line, Line]] = []
+    named = {name for line in lines for name in names_of(line)}
+    if against is not None and against not in named:
+        raise SadqError(f"No run here is called {against!r}: compare against one of {', '.join(sorted(named))}.")
+    for environment in dict.fromkeys(line.environment for line in lines):
+        here = [line for line in lines if line.environment == environment]
+        if against is not None:
+            bases = [line for line in here if against in names_of(line)]
+            pairs += [(base, other) for other in here if other not in bases for base in bases]
+            continue
+        twins = [pair for guided in here if guided.run.guided for pair in _twins(guided, here)]
+        pairs += twins or [(here[0], other) for other in here[1:]]
+    return pairs
+
+
+def names_of(line: Line) -> tuple[str, ...]:
+    """What a line may be called by."""
+    return line.label, line.run.agent, line.run.name
+
+
+def _twins(guided: Line, here: Sequence[Line]) -> list[tuple[Line, Line]]:
+    """A guided line with the plain lines of its agent: those of equal settings, if any has them, else all."""
+    bases = [line for line in here if line.run.agent == guided.run.base_agent]
+    equal = [base for base in bases if not likeness.unlike(base.known_settings, guided.known_settings)]
+    return [(base, guided) for base in equal or bases]
+
+
+def apart(lines: Sequence[Line]) -> list[str]:
+    """A sentence for every two runs that only look comparable: their environments are made with other settings."""
+    found = []
+    by_name: dict[str, list[str]] = {}
     for line in lines:
-        if len(line.indices) == 1:
-            yield f"{line.label} in {run.name} has one seed, which shows no spread, so no interval is given."
-        for seed, score in zip(line.seeds, line.scores()["area_under_curve"], strict=True):
-            if run.steps.size and not math.isfinite(score):
-                yield f"{run.name}: seed {seed} lacks an evaluation, so it has no score and is in no mean."
-    for member in run.members:
-        if member.diverged:
-            yield (
-                f"{run.name}: seed {member.seed} diverged at step {member.diverged_at:,} and kept its last finite "
-                "parameters from then on; its evaluations are included."
-            )
-    for repeated in sorted(set(range(len(run.members))) - {index for line in lines for index in line.indices}):
-        yield f"{run.name}: member {repeated} repeats the seed and settings of another and is counted once."
+        by_name.setdefault(str(line.run.header["config"]["environment"]), []).append(line.environment)
+    for environments in by_name.values():
+        others = list(dict.fromkeys(environments))
+        if len(others) > 1 and not any(line.settings.get("game") for line in lines if line.environment in others):
+            found.append(f"Runs on {' and on '.join(others)} are kept apart: other settings make another environment.")
+    return found
+
+
+def record(value: Any) -> Any:
+    """Plain data for JSON, which knows no NaN: a number that is not known becomes null."""
+    return json.loads(json.dumps(value, default=asdict), parse_constant=lambda name: None)

@@ -1,28 +1,26 @@
-"""Curves as PNG images: mean over seeds, its 95% interval as a band, and the seeds themselves as thin lines."""
+"""Figures as PNG or PDF files: mean over seeds, its 95% interval as a band, and the seeds themselves as thin lines."""
 
 import io
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from sadq.experiment.scores import FINAL_EVALUATIONS, final_return
-from sadq.report.comparison import Line
-from sadq.report.runs import Floats, Integers
-from sadq.report.stats import curve_interval, generator_for
+from sadq.experiment.scores import FINAL_EVALUATIONS
+from sadq.report import markup
+from sadq.report.lines import Curve, Line
+from sadq.report.names import in_words, measured_in_words
+from sadq.report.styles import Style
+from sadq.report.traces import LINES_WITH_SEEDS, SMOOTHED_FROM, trace_of
 
-POINTS = 400  # more than a figure has pixels to show
-LINES_WITH_SEEDS = 4  # with more curves than this, thin lines would bury the means
-SMOOTHED_FROM = 50  # evaluations; of fewer, a running mean would hide the shape
-# Okabe and Ito's palette for every kind of colour vision, without its yellow, which is too pale for a line.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-GREY, INK = "#5A5A5A", "#333333"
+if TYPE_CHECKING:
+    from sadq.report.contents import Report
+
+INK = "#333333"
 EVALUATED = ("returns", "overestimation")  # on a few episodes only, hence smoothed
 FIGURES = {
     "learning": ("learning curve", {"returns": "Return per evaluation episode"}),
@@ -32,40 +30,40 @@ FIGURES = {
         "error of the learned model",
         {"model_state_loss": "Next-state error (training loss)", "model_reward_loss": "Reward error (training loss)"},
     ),
+    "disagreement": ("the model's choice against the base's", {"disagreement": "Share of samples that differ"}),
 }
 """File name -> (what the title calls it, recorded quantity -> what its axis calls it)."""
 
 
-class Style(NamedTuple):
-    """How a line looks, in every figure alike."""
-
-    colour: str
-    dashes: Literal["-", "--", "-."]
-
-
-def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
-    """Label -> style. A base agent and its +SADQ twin share a colour, the base dashed; a lone base stays grey, so that
-    the usual report of one pair is told apart at a glance; the lines of a sweep run along one colour scale."""
-    families = list(dict.fromkeys(line.run.base_agent for line in lines))
-    guided = {line.run.base_agent for line in lines if line.run.guided}
-    styles: dict[str, Style] = {}
-    for line in lines:
-        family = families.index(line.run.base_agent)
-        twin = line.run.agent in guided
-        siblings = [other.label for other in lines if other.kind == line.kind]
-        if len(siblings) > 1:
-            colour = to_hex(matplotlib.colormaps["viridis"](0.88 * siblings.index(line.label) / (len(siblings) - 1)))
-        else:
-            colour = GREY if twin and len(families) == 1 else COLOURS[family % len(COLOURS)]
-        styles.setdefault(line.label, Style(colour, "--" if twin else "-" if family < len(COLOURS) else "-."))
-    return styles
+def figures_of(report: "Report", formats: Sequence[str]) -> dict[str, bytes]:
+    """File name -> content, of every figure that has something to show, in every format."""
+    found: dict[str, bytes] = {}
+    taken: set[str] = set()
+    for environment in report.environments:
+        here = [line for line in report.lines if line.environment == environment]
+        measured = dict.fromkeys(name for line in here for name in line.measures)
+        for name in (*FIGURES, *measured):
+            if figure := draw(name, in_words(environment), here, report.styles, report.seed):
+                slug = markup.slug_of(f"{name}-{environment}", taken)  # both names may come from a file
+                found |= {f"{slug}.{kind}": saved(figure, kind) for kind in formats}
+    return found
 
 
-def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, Style], seed: int = 0) -> bytes | None:
-    """The figure `name` of one environment's lines as a PNG, or None where no line has anything to show in it."""
-    title, quantities = FIGURES[name]
-    shown = [line for line in lines if line.curves.keys() & quantities.keys()]
-    panels = [quantity for quantity in quantities if any(quantity in line.curves for line in shown)]
+def saved(figure: Figure, kind: str) -> bytes:
+    """The figure as a file's content; the same figure gives the same bytes."""
+    image = io.BytesIO()
+    figure.savefig(
+        image, format=kind, dpi=150, facecolor="white", metadata={"CreationDate": None} if kind == "pdf" else None
+    )
+    return image.getvalue()
+
+
+def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, Style], seed: int = 0) -> Figure | None:
+    """One environment's figure `name`, or what it measures under that name; None where no line has anything to show."""
+    title, quantities = FIGURES.get(name) or (measured_in_words(name)[0].lower(), {name: measured_in_words(name)[0]})
+    curves = {line: line.curves if name in FIGURES else line.measures for line in lines}
+    shown = [line for line in lines if curves[line].keys() & quantities.keys()]
+    panels = [quantity for quantity in quantities if any(quantity in curves[line] for line in shown)]
     if not shown:
         return None
     counts = sorted({len(line.indices) for line in shown})
@@ -81,32 +79,30 @@ def draw(name: str, environment: str, lines: Sequence[Line], styles: dict[str, S
         matplotlib.rc("legend", frameon=False)
         figure = Figure(figsize=(7.2 if len(panels) == 1 else 10.0, 4.3), layout="constrained")
         for axes, quantity in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            _fill(axes, quantity, quantities[quantity], shown, styles, seed)
+            drawn = {line: curves[line][quantity] for line in shown if quantity in curves[line]}
+            _fill(axes, quantity, quantities[quantity], drawn, styles, seed)
         figure.axes[0].set_title(_plain(f"{environment}: {title}, {seeds}"))
         looks = [styles[line.label] for line in shown]
         handles = [Line2D([], [], color=look.colour, linestyle=look.dashes, linewidth=2) for look in looks]
         labels = [_plain(line.label) for line in shown]
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(shown), 3), handlelength=2.6)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=150, facecolor="white")
-    return image.getvalue()
+    return figure
 
 
-def _fill(axes: Axes, quantity: str, words: str, lines: Sequence[Line], styles: dict[str, Style], seed: int) -> None:
-    smoothed = quantity in EVALUATED and max(line.run.steps.size for line in lines) >= SMOOTHED_FROM
-    crowded = len(lines) > LINES_WITH_SEEDS
-    for line in (line for line in lines if quantity in line.curves):
-        style, curve = styles[line.label], line.curves[quantity]
-        steps, values = _thinned(*curve)
-        if len(values) > 1 and not crowded:
-            axes.plot(steps, values.T, color=style.colour, linewidth=0.6, alpha=0.3)
-        if smoothed:  # so that the curve ends at the final score of the table
-            means = [final_return(curve[1][:, :end]) for end in range(1, curve[0].size + 1)]
-            steps, values = _thinned(curve[0], np.stack(means, axis=1))
-        mean, low, high = curve_interval(values, generator_for(seed, line.run.name, line.label, words))
-        axes.fill_between(steps, low, high, color=style.colour, alpha=0.1 if crowded else 0.2, linewidth=0)
-        marker = "o" if steps.size == 1 else None
-        axes.plot(steps, mean, color=style.colour, linestyle=style.dashes, linewidth=1.9, marker=marker)
+def _fill(
+    axes: Axes, quantity: str, words: str, curves: dict[Line, Curve], styles: dict[str, Style], seed: int
+) -> None:
+    smoothed = quantity in EVALUATED and max(line.run.steps.size for line in curves) >= SMOOTHED_FROM
+    crowded = len(curves) > LINES_WITH_SEEDS
+    for line, curve in curves.items():
+        style, trace = styles[line.label], trace_of(line, curve, smoothed, seed, quantity)
+        if len(trace.seeds) > 1 and not crowded:
+            axes.plot(trace.seeds_x, trace.seeds.T, color=style.colour, linewidth=0.6, alpha=0.3)
+        axes.fill_between(
+            trace.x, trace.low, trace.high, color=style.colour, alpha=0.1 if crowded else 0.2, linewidth=0
+        )
+        marker = "o" if trace.x.size == 1 else None
+        axes.plot(trace.x, trace.mean, color=style.colour, linestyle=style.dashes, linewidth=1.9, marker=marker)
     axes.set_xlabel("Environment steps")
     axes.set_ylabel(words + (f"\n(mean of the last {FINAL_EVALUATIONS} evaluations)" if smoothed else ""))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -116,19 +112,6 @@ def _fill(axes: Axes, quantity: str, words: str, lines: Sequence[Line], styles: 
         axes.set_yscale("log", nonpositive="clip")
     if quantity == "overestimation":
         axes.axhline(0, color=INK, linewidth=0.9)
-
-
-def _thinned(steps: Integers, values: Floats) -> tuple[Floats, Floats]:
-    """At most `POINTS` points, each the mean over a stretch of the curve; stretches without a value are left out."""
-    known = np.isfinite(values)
-    some = known.any(axis=0)
-    steps, values, known = steps[some], values[:, some], known[:, some]
-    starts = np.arange(0, steps.size, -(-steps.size // POINTS))
-    count = np.add.reduceat(known, starts, axis=1, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        means = np.add.reduceat(np.where(known, values, 0.0), starts, axis=1) / count
-    lengths = np.diff(np.append(starts, steps.size))
-    return np.add.reduceat(steps.astype(np.float64), starts) / lengths, means
 
 
 def _plain(text: str) -> str:

@@ -15,6 +15,8 @@ from sadq.errors import SadqError
 
 FORMAT = 2
 ORIGINS = ("preset", "sadq", "jax", "device")  # what a header says of how its run came about
+MEASURED = "measures."  # before the name of what an environment measures beside returns
+DEPTH = 3  # of the folders below a given one in which runs are looked for
 PAPER_AGENT = "dueling+sadq"  # what the agent name `sadq` alone stands for
 SUFFIX = "+sadq"
 
@@ -51,8 +53,11 @@ class Run:
         agent = str(config["agent"]).lower()
         self.agent = PAPER_AGENT if agent == "sadq" else agent
         self.base_agent, self.guided = self.agent.removesuffix(SUFFIX), self.agent.endswith(SUFFIX)
-        self.environment = str(config["environment"])
-        self.planned_steps: int | None = config.get("steps")
+        # The same game made with other settings is another one: their returns are not comparable.
+        made_with = sorted(map(str, config.get("environment_settings") or ()))
+        self.environment = ", ".join([str(config["environment"]), *made_with])
+        planned = self.header.get("steps", config.get("steps"))  # rounded up to whole chunks, and as asked for
+        self.planned_steps = planned if isinstance(planned, int) else None
 
         path = self.folder / "result.json"
         self.result = _object(path.read_bytes()) if path.exists() else {}
@@ -80,6 +85,12 @@ class Run:
         self.last_step = int(self.steps[-1]) if complete else 0  # at which every member was evaluated
         self.returns = tables["returns"][:, :complete]  # [M, S], the mean over an evaluation's episodes
         self.overestimation = tables["overestimation"][:, :complete]  # [M, S]
+        # What the environment measures beside returns: name -> [M, S].
+        self.measures = {
+            name.removeprefix(MEASURED): table[:, :complete]
+            for name, table in tables.items()
+            if name.startswith(MEASURED)
+        }
         self.metric_steps, self.metrics = _table(self.folder / "metrics.jsonl", len(listed))  # [T], name -> [M, T]
         self.notes = tuple(notes)
 
@@ -88,6 +99,7 @@ def load_all(folders: Sequence[Path | str]) -> list[Run]:
     """All the runs, under names that differ: the folder's own, with as many of its parents as that takes."""
     if not folders:
         raise SadqError("No run was given: name at least one folder that a training run has written.")
+    folders = [found for folder in folders for found in runs_in(Path(folder))]
     places = [Path(folder).resolve() for folder in folders]
     for folder, place in zip(folders, places, strict=True):
         if places.count(place) > 1:
@@ -98,6 +110,14 @@ def load_all(folders: Sequence[Path | str]) -> list[Run]:
         return [Run(folder, name) for folder, name in zip(folders, names, strict=True)]
     except OSError as error:
         raise SadqError(f"{error.filename} cannot be read: {error.strerror}.") from error
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The folder itself; or, where it is none of a run but holds such folders, these in order of their names."""
+    if (folder / "config.json").is_file():
+        return [folder]
+    below = (path.parent for depth in range(1, DEPTH + 1) for path in folder.glob("*/" * depth + "config.json"))
+    return sorted(below) or [folder]
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
@@ -165,9 +185,11 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
             if not (0 <= member < member_count and 0 <= step < 2**63):
                 raise ValueError
             kept = names or [name for name, value in line.items() if value is None or isinstance(value, int | float)]
+            measured = line.get("measures") or {}
             # Of two lines for one cell the later wins: a resumed run repeats what followed its last checkpoint.
             cells[step, member] = {name: _number(line.get(name)) for name in kept}
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            cells[step, member] |= {f"{MEASURED}{name}": _number(value) for name, value in measured.items()}
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise SadqError(
                 f"Line {number} of {path} is damaged or does not fit its run: expected numbers, with `step` and a "
                 f"`member` below {member_count}; leave this run out of the report or train it again."
@@ -175,7 +197,7 @@ def _table(path: Path, member_count: int, names: Sequence[str] = ()) -> tuple[In
     places = np.array(list(cells), dtype=np.int64).reshape(-1, 2)
     steps, columns = np.unique(places[:, 0], return_inverse=True)
     tables = {}
-    for name in names or sorted(set().union(*cells.values())):
+    for name in dict.fromkeys([*names, *sorted(set().union(*cells.values()))]):
         tables[name] = np.full((member_count, steps.size), np.nan)
         tables[name][places[:, 1], columns] = [values.get(name, np.nan) for values in cells.values()]
     return steps, tables

@@ -1,0 +1,87 @@
+"""The headline: what the pictures show, in words, with the measure first that tells the arms apart."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from sadq.report.comparison import Comparison, Summary
+from sadq.report.markup import unbroken
+from sadq.report.names import in_words
+from sadq.report.stats import interval, number
+from sadq.report.verdicts import Contrast
+
+BADGES = {
+    "better": "better",
+    "worse": "worse",
+    "mixed": "better and worse",
+    "undecided": "no difference detectable",
+    "equal": "equal",
+    "unknown": "cannot be compared",
+    "unlike": "not alike",
+}
+WITH_DETAILS = 8  # comparisons; of more, a headline would be a book
+
+
+def headlines(comparisons: Sequence[Comparison], summaries: Sequence[Summary]) -> Iterator[str]:
+    """A card for every comparison, and a sentence for every line that is in none."""
+    for each in comparisons:
+        yield card(each, detailed=len(comparisons) <= WITH_DETAILS)
+    compared = {line for each in comparisons for line in (each.base, each.other)}
+    for summary in (summary for summary in summaries if summary.line not in compared):
+        line, seeds = summary.line, len(summary.line.indices)
+        words = (
+            f"On {in_words(line.environment)}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} "
+            f"steps, {line.spoken} ends at {interval(summary.mean['final_return'])}."
+        )
+        yield f'<p class="plain">{unbroken(words)}</p>'
+
+
+def card(each: Comparison, detailed: bool) -> str:
+    """One comparison: its outcome in a word, the finding in a line, the measures, and the whole verdict."""
+    outcome = each.outcome
+    numbers = "".join(_number(one) for one in each.contrasts) if each.alike and each.seeds else ""
+    body = f"<p>{unbroken(each.verdict())}</p>" if detailed else ""
+    return (
+        f'<article class="card {outcome}"><p class="badge">{escape(BADGES[outcome])}</p>'
+        f"<h2>{unbroken(finding(each))}</h2>{f'<dl>{numbers}</dl>' if numbers else ''}{body}</article>"
+    )
+
+
+def finding(each: Comparison) -> str:
+    """The first line: what is seen of the measure that tells the two apart, time to a threshold before area and end."""
+    where, other, base = in_words(each.environment), each.other.spoken, each.base.spoken
+    pairs = len(each.seeds)
+    if each.outcome == "unlike":
+        return f"{other} and {base} on {where} were trained with unlike settings"
+    if each.outcome == "unknown":
+        return f"{other} and {base} on {where} cannot be compared"
+    if each.outcome == "equal":
+        return f"{other} and {base} score the same on {where}, seed by seed"
+    if each.outcome == "undecided":
+        return f"No difference between {other} and {base} is detectable on {where} at {pairs} seeds"
+    decided = [one for one in each.contrasts if one.outcome in ("better", "worse")]
+    first, *rest = [_told(each, one) for one in decided]
+    further = (
+        f", but {rest[0]}" if rest and each.outcome == "mixed" and decided[0].outcome != decided[1].outcome else ""
+    )
+    return f"On {where}, {other} {first} than {base}{further}"
+
+
+def _told(each: Comparison, one: Contrast) -> str:
+    better = one.outcome == "better"
+    if one.measure.name == "steps_to_threshold":
+        slow, fast = (one.base.value, one.other.value) if better else (one.other.value, one.base.value)
+        times = f"{slow / fast:.1f} times " if fast > 0 else ""
+        reached = f"reaches a return of {number(each.threshold or 0.0)} after {one.other.value:,.0f} steps"
+        return f"{reached}, {times}{'sooner' if better else 'later'}"
+    if one.measure.name == "area_under_curve":
+        return f"earns {'more' if better else 'less'} over the whole run"
+    return f"ends {'higher' if better else 'lower'}"
+
+
+def _number(one: Contrast) -> str:
+    """A measure of both arms, and their paired difference."""
+    return (
+        f'<div class="{one.outcome}"><dt>{escape(one.measure.title.capitalize())}</dt>'
+        f"<dd><b>{escape(number(one.other.value))}</b> against {escape(number(one.base.value))}"
+        f"<small>{unbroken(interval(one.difference.mean, signed=True))}</small></dd></div>"
+    )
