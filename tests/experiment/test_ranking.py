@@ -62,7 +62,7 @@ def member():
     spec = resolve(config.environment, config.settings)
     learner = make_learner(config, spec)
     hyper = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
-    return spec, learner, hyper, learner.init(hyper), Judge(learner)
+    return spec, learner, hyper, jax.jit(learner.init)(hyper), Judge(learner)
 
 
 @pytest.fixture
@@ -116,6 +116,12 @@ def opened():
         games.close()
 
 
+@jax.jit
+def best_values(target, reached):
+    """max Q' f32[S, A] at what each action leads to."""
+    return jax.vmap(jax.vmap(lambda frames: target.mean(frames).max()))(reached)
+
+
 def test_a_model_that_was_told_the_truth_always_agrees(member, outcomes, opened):
     _, _, hyper, state, judge = member
     knowing = told(opened)
@@ -137,10 +143,10 @@ def test_the_truth_is_scored_by_the_formula(member, outcomes):
     ends = outcomes._replace(terminated=np.array([[False, True, False, False]] * 3))
     ranked = judge.at(ends, state, hyper, KEY)
     target = first_network(state.target)
-    best = jax.vmap(jax.vmap(lambda frames: target.mean(frames).max()))(jnp.asarray(outcomes.reached))
+    best = best_values(target, jnp.asarray(outcomes.reached))
     np.testing.assert_allclose(ranked.truth, outcomes.reward + 0.99 * best, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(ranked.with_ends[:, 1], outcomes.reward[:, 1])
-    np.testing.assert_array_equal(ranked.with_ends[:, 2:], ranked.truth[:, 2:])
+    np.testing.assert_allclose(ranked.with_ends[:, 2:], ranked.truth[:, 2:], rtol=1e-6)
 
 
 def test_what_is_drawn_is_what_was_scored(member, outcomes):
@@ -148,8 +154,9 @@ def test_what_is_drawn_is_what_was_scored(member, outcomes):
     model, target = state.model.parameters, first_network(state.target)
     comparison = Comparison(learner.guidance, target, hyper, learner.legal_for(hyper), KEY)
     seen = jnp.asarray(outcomes.observation)
-    compared, predicted = comparison(model, seen), comparison.predictions(model, seen)
-    best = jax.vmap(jax.vmap(lambda frames: target.mean(frames).max()))(predicted.next_input)
+    compared = jax.jit(comparison.__call__)(model, seen)
+    predicted = jax.jit(comparison.predictions)(model, seen)
+    best = best_values(target, predicted.next_input)
     np.testing.assert_allclose(predicted.reward + 0.99 * best, compared.scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(compared.greedy, np.argmax(compared.values, axis=1))
     np.testing.assert_array_equal(compared.advised, np.argmax(compared.scores, axis=1))
@@ -160,7 +167,7 @@ def test_states_are_those_of_the_agents_own_play(member, play):
     ranked = judge(play, state, hyper, states=5, every=3, epsilon=0.0, key=KEY)
     assert ranked.truth.shape == (6, 4) and ranked.group.tolist() == [0, 1] * 3
     # Without exploration both games are the same one, whose ninth step is the last that was looked at.
-    np.testing.assert_array_equal(ranked.truth[::2], ranked.truth[1::2])
+    np.testing.assert_allclose(ranked.truth[::2], ranked.truth[1::2], rtol=1e-5)
     assert len(np.unique(ranked.truth[::2], axis=0)) > 1
 
 

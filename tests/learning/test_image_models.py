@@ -58,7 +58,7 @@ def updated(agent: str, alpha: float | None = None, **fields: Any) -> tuple[Any,
             state, _ = model_update(learner.guidance, state, phase, KEY, seen.transition)
         return learner.value_update(state, phase, update_of(seen))[0]
 
-    before = learner.init(hyper)
+    before = jax.jit(learner.init)(hyper)
     return learner, before, both(before)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from sadq import keys
 from sadq.core.bootstrap import best_action
-from sadq.envs.atari.emulator import Emulator
 from sadq.envs.atari.foresight import Foresight
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
@@ -92,18 +91,19 @@ def film(
     play = Foresight(spec, game, int(hyper.seed), 1, "evaluate", single=True)
     try:
         play.reset(number)
-        cabinet, moments, count = play.cabinets[0], [], play.actions
+        cabinet, count = play.cabinets[0], play.actions
+        moments: list[Moment] = []
         while not cabinet.over and len(moments) < MAX_STEPS:
-            emulator = cabinet.console
-            assert isinstance(emulator, Emulator), "games are made with emulators here"
+            emulator = play.emulator(0)
             taken, values, greedy, advised = sight(cabinet.stack, len(moments))
             if advised is not None:
                 frames = None if advised.frames is None else advised.frames[:count]
                 advised = advised._replace(scores=advised.scores[:count], frames=frames)
-            screen = emulator.colours
-            moments.append(Moment(screen, len(moments), cabinet.score, values[:count], greedy, taken, advised))
+            moments.append(
+                Moment(emulator.colours, len(moments), cabinet.score, values[:count], greedy, taken, advised)
+            )
             play.step([taken])
-        names = emulator.action_names
+        names = play.emulator(0).action_names
     finally:
         play.close()
     path.parent.mkdir(parents=True, exist_ok=True)

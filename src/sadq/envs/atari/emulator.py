@@ -15,6 +15,7 @@ class Kept(NamedTuple):
 
     machine: Any  # ALE's
     screens: np.ndarray  # the pair of which the maximum is seen
+    frames: int  # of the game so far
     shot: Shot
 
 
@@ -29,9 +30,9 @@ class Emulator:
         self._facts, self._spec = games.find(game), spec
         self._ale = games.plain_interface()
         self._ale.setFloat("repeat_action_probability", spec.sticky)
-        self._ale.setInt("max_num_frames_per_episode", spec.max_frames)
         self._action: int | None = None
         self._actions: list[Any] = []
+        self._frames = 0  # not counting those before the first step, as ALE's vector environment does not
         self._screens: np.ndarray  # u8[2, rows, columns]
         self._shot: Shot
 
@@ -49,23 +50,24 @@ class Emulator:
         if self._spec.fire_on_reset and self._facts.fires:
             self._ale.act(self._actions[games.FIRE])
         screen = self._ale.getScreenGrayscale()
-        self._screens = np.stack([screen, np.zeros_like(screen)])
+        self._screens, self._frames = np.stack([screen, np.zeros_like(screen)]), 0
         self._shot = Shot(resize(screen), 0, self._ale.lives(), False, False)
         return self._shot
 
     def step(self, action: int) -> Shot:
         """Hold an action for the frames of a step."""
-        points, over = 0, False
+        points, over, late = 0, False, False
         for frame in range(FRAME_SKIP):
             points += self._ale.act(self._actions[action])
-            over = self._ale.game_over(with_truncation=False)
-            if over or self._ale.game_truncated():
+            self._frames += 1
+            over = self._ale.game_over()
+            late = not over and self._frames >= self._spec.max_frames
+            if over or late:
                 break
             if frame >= FRAME_SKIP - 2:
                 self._screens[FRAME_SKIP - 1 - frame] = self._ale.getScreenGrayscale()
         # As ALE and Gymnasium have it: a game that ends early leaves the older screens of the pair in place.
         self._screens[0] = self._screens.max(axis=0)
-        late = self._ale.game_truncated() and not over
         self._shot = Shot(resize(self._screens[0]), points, self._ale.lives(), over, late)
         return self._shot
 
@@ -81,12 +83,12 @@ class Emulator:
 
     def keep(self) -> Kept:
         """This moment, to be taken up again any number of times."""
-        return Kept(self._ale.cloneState(include_rng=True), self._screens.copy(), self._shot)
+        return Kept(self._ale.cloneState(include_rng=True), self._screens.copy(), self._frames, self._shot)
 
     def take_up(self, kept: Kept) -> None:
         """Go back to a moment that was kept, of the same game."""
         self._ale.restoreState(kept.machine)
-        self._screens, self._shot = kept.screens.copy(), kept.shot
+        self._screens, self._frames, self._shot = kept.screens.copy(), kept.frames, kept.shot
 
     @property
     def colours(self) -> np.ndarray:

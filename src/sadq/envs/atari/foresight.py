@@ -60,15 +60,21 @@ class Foresight:
 
     def outcomes(self) -> Outcomes:
         """What each action leads to in every game, [E] on every array; the games stay where they are."""
-        return Outcomes(*map(np.stack, zip(*map(self._outcome, self.cabinets), strict=True)))
+        found = [self._outcome(cabinet, self.emulator(number)) for number, cabinet in enumerate(self.cabinets)]
+        return Outcomes(*map(np.stack, zip(*found, strict=True)))
+
+    def emulator(self, number: int) -> Emulator:
+        """What a game is played on."""
+        machine = self.cabinets[number].console
+        assert isinstance(machine, Emulator), "games are made with emulators here"
+        return machine
 
     def close(self) -> None:
         """End the threads in which games are started."""
         self._background.shutdown(cancel_futures=True)
 
-    def _outcome(self, cabinet: Cabinet) -> Outcomes:
-        count, emulator = self.spec.action_count, cabinet.console
-        assert isinstance(emulator, Emulator), "games are made with emulators here"
+    def _outcome(self, cabinet: Cabinet, emulator: Emulator) -> Outcomes:
+        count = self.spec.action_count
         reached = np.repeat(cabinet.stack[None], count, axis=0)
         reward, terminated = np.zeros(count, np.float32), np.zeros(count, bool)
         kept = emulator.keep()
