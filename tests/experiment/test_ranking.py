@@ -62,7 +62,11 @@ def member():
     spec = resolve(config.environment, config.settings)
     learner = make_learner(config, spec)
     hyper = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
-    return spec, learner, hyper, jax.jit(learner.init)(hyper), Judge(learner)
+    # Weights from NumPy, for to compile the drawing of every layer takes longer than all the tests here.
+    dice = np.random.default_rng(0)
+    shapes = jax.eval_shape(learner.init, hyper)
+    state = jax.tree.map(lambda leaf: jnp.asarray(dice.normal(scale=0.1, size=leaf.shape), leaf.dtype), shapes)
+    return spec, learner, hyper, state, Judge(learner)
 
 
 @pytest.fixture

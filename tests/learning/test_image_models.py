@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables import phase_of, update_of
+from tables import filled, phase_of, update_of
 
 from sadq.dynamics import RSSM
 from sadq.envs.atari import AtariSpec
@@ -15,6 +15,8 @@ from sadq.experiment.build import hyper_of, make_learner
 from sadq.experiment.presets import PRESETS, preset
 from sadq.learning.guidance import Seen
 from sadq.learning.model_updates import model_update
+from sadq.learning.optimiser import trainable
+from sadq.learning.state import LearnerState
 from sadq.networks import Nature, Quantile
 from sadq.types import Batch, Transition
 from tiny import KEY, difference
@@ -35,6 +37,16 @@ def frames() -> Seen:
     action, reward, ends = jnp.arange(4), jnp.array([0.0, 1.0, -1.0, 0.0]), jnp.arange(4) == 3
     batch = Batch(seen[0], action, reward, seen[1], jnp.where(ends, 0.0, 0.99))
     return Seen(batch, Transition(seen[0], action, reward, seen[1], ends, ends & False), ends)
+
+
+def first_state(learner: Any, hyper: Any) -> LearnerState:
+    """With weights from NumPy, for to compile the drawing of every layer takes longer than the update."""
+    shapes = jax.eval_shape(learner.init, hyper)
+    online, target = (
+        jax.tree.map(lambda leaf: leaf / 4, filled(part, 1)) for part in (shapes.online[0], shapes.target)
+    )
+    model = None if shapes.model is None else trainable(jax.tree.map(lambda leaf: leaf / 4, filled(shapes.model[0], 2)))
+    return LearnerState(trainable(online, online.movers()), target, model)
 
 
 def updated(agent: str, alpha: float | None = None, **fields: Any) -> tuple[Any, Any, Any]:
@@ -58,7 +70,7 @@ def updated(agent: str, alpha: float | None = None, **fields: Any) -> tuple[Any,
             state, _ = model_update(learner.guidance, state, phase, KEY, seen.transition)
         return learner.value_update(state, phase, update_of(seen))[0]
 
-    before = jax.jit(learner.init)(hyper)
+    before = first_state(learner, hyper)
     return learner, before, both(before)
 
 
