@@ -87,8 +87,8 @@ class Judge:
         """At least `states` states, one of each game `every` so many steps of epsilon-greedy play; all are one member's."""
         assert state.model is not None
         dice = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        online, count, found = state.online.parameters, len(play.cabinets), []
-        step = 0
+        online, count, step = state.online.parameters, len(play.cabinets), 0
+        found: list[Ranked] = []
         while len(found) * count < states:
             step += 1
             if step % every == 0:
@@ -104,8 +104,9 @@ class Judge:
         looked = self._look(state.target, state.model.parameters, hyper, outcomes, key)
         compared, truth, with_ends = jax.tree.map(np.asarray, looked)
         owned = slice(None) if hyper.actions is None else slice(int(hyper.actions))
-        scores = (values[:, owned] for values in (compared.scores, truth, with_ends))
-        return Ranked(*scores, compared.advised, compared.greedy, np.arange(len(truth), dtype=np.int32))
+        scores, truth, with_ends = (values[:, owned] for values in (compared.scores, truth, with_ends))
+        group = np.arange(len(truth), dtype=np.int32)
+        return Ranked(scores, truth, with_ends, compared.advised, compared.greedy, group)
 
 
 def summary(parts: list[Ranked], seed: int = 0) -> dict[str, Any]:
