@@ -8,10 +8,11 @@ import jax
 import numpy as np
 import pytest
 import tiny_runs
+from PIL import Image
 
 from sadq.dynamics import RSSM
 from sadq.errors import SadqError
-from sadq.experiment import build, checkpoint
+from sadq.experiment import build, checkpoint, evaluate
 from sadq.experiment.build import check_memory, hyper_of, make_learner, members_of, resolve, squad_sizes
 from sadq.experiment.config import Config
 from sadq.experiment.evaluate import evaluate_run
@@ -105,9 +106,23 @@ def test_a_padded_members_run_is_that_of_the_member_resumed_or_in_a_squad_or_alo
     assert [member["game"] for member in fleet.members] == ["Breakout", "Pong"]
     assert hyper_of(fleet.config).actions.tolist() == [4, 6]
 
-    result = evaluate_run(tmp_path / "fleet", 1)
+    film = tmp_path / "films" / "breakout.gif"
+    result = evaluate_run(tmp_path / "fleet", 1, film)
+    with Image.open(film) as frames:
+        assert result["video"] == str(film) and 10 < frames.n_frames <= 75
     assert [member["game"] for member in result["members"]] == ["Breakout", "Pong"]
     assert result["members"][1]["measures"]["raw_score"] <= 0
+
+
+def test_what_could_not_be_written_is_refused_before_anything_is_played(tmp_path, monkeypatch):
+    tiny_runs.create(small("qrdqn"), tmp_path / "run")
+    monkeypatch.setattr(evaluate, "make_loop", lambda *_: pytest.fail("something was built"))
+    for name, sentence in (("film.mp4", "ends in .gif or .png"), ("run", "ends in .gif or .png")):
+        with pytest.raises(SadqError, match=sentence):
+            evaluate_run(tmp_path / "run", 1, tmp_path / name)
+    (tmp_path / "folder.gif").mkdir()
+    with pytest.raises(SadqError, match="is a folder"):
+        evaluate_run(tmp_path / "run", 1, tmp_path / "folder.gif")
 
 
 def test_members_of_a_fleet_are_games_and_seeds():

@@ -87,7 +87,7 @@ class FrameDecoder(eqx.Module):
         image = self.coarse(latent).reshape(self.shape)
         for factor, layer in zip(ENLARGEMENTS, self.layers, strict=True):
             padded = jnp.pad(activation(image), ((1, 1), (1, 1), (0, 0)))
-            image = pixels(layer(padded), factor)
+            image = pixels(layer.precise(padded) if layer is self.layers[-1] else layer(padded), factor)
         return jnp.moveaxis(image, -1, 0)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from sadq.core.rollout import Prediction
+from sadq.networks.precision import Compute
 from sadq.registry import Axis
 from sadq.types import Array, Key, Metrics, PyTree, Transition
 
@@ -18,6 +19,7 @@ class ModelShape(NamedTuple):
     observation: tuple[int, ...]  # the shape of one
     actions: int
     features: int | None = None  # of the value network's encoder
+    compute: Compute = "float32"  # in which precision; a model that has no use for it always computes in float32
 
 
 class DynamicsModel(Protocol):

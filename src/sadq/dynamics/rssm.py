@@ -21,6 +21,7 @@ from sadq.dynamics.images import KERNELS, FrameDecoder, FrameEncoder, activation
 from sadq.dynamics.protocol import MODELS, ModelShape, Space
 from sadq.errors import SadqError
 from sadq.networks.layers import Linear
+from sadq.networks.precision import Compute, in_precision
 from sadq.registry import at_least, layer_sizes, not_negative, one_of, require, share
 from sadq.types import Array, Key, Metrics, Transition
 
@@ -89,7 +90,7 @@ class Perceptron(eqx.Module):
         self.output = Linear(hidden, outputs, keys.purpose(key, "output"))
 
     def __call__(self, inputs: Array) -> Array:
-        return self.output(self.activations(inputs))
+        return self.output.precise(self.activations(inputs))
 
     def activations(self, inputs: Array) -> Array:
         return activation(self.hidden(inputs))
@@ -114,6 +115,7 @@ class RSSMModel(eqx.Module):
     successor: FrameDecoder | Perceptron  # frames, or features
     continuation: Linear | None  # on the reward's hidden layer
     settings: RSSM = eqx.field(static=True)
+    compute: Compute = eqx.field(static=True)
 
     def __init__(self, shape: ModelShape, settings: RSSM, key: Key):
         drawn = settings.space == "observation"
@@ -143,7 +145,7 @@ class RSSMModel(eqx.Module):
             self.successor = perceptron("features", known + latent, shape.features)
         ends = settings.continuation
         self.continuation = Linear(settings.hidden, 1, keys.purpose(key, "continuation")) if ends else None
-        self.settings = settings
+        self.settings, self.compute = settings, shape.compute
 
     @property
     def space(self) -> Space:
@@ -151,11 +153,17 @@ class RSSMModel(eqx.Module):
 
     def encode(self, observation: Array) -> Context:
         """The context of one state."""
+        return in_precision(self, self.compute)._encode(observation)
+
+    def _encode(self, observation: Array) -> Context:
         frames = _in_unit_range(observation)
         return Context(self.state_layer(self.encoder(frames)), frames[1:] if self.settings.newest_frame else None)
 
     def step(self, context: Context, action: Array, key: Key) -> Prediction:
         """What follows `action`, with z from the prior: frames in [0, 1], or features."""
+        return in_precision(self, self.compute)._step(context, action, key)
+
+    def _step(self, context: Context, action: Array, key: Key) -> Prediction:
         known = self._known(context.state, action)
         latent = self._latent(known, self._prior(known), key)
         successor = self.successor(latent)
@@ -164,13 +172,16 @@ class RSSMModel(eqx.Module):
         if context.kept is not None:
             successor = jnp.concatenate([context.kept, successor])
         hidden = self.reward.activations(latent)
-        going_on = 1.0 if self.continuation is None else jax.nn.sigmoid(self.continuation(hidden)[0])
-        return Prediction(two_hot.decode(self.reward.output(hidden)), successor, going_on)
+        going_on = 1.0 if self.continuation is None else jax.nn.sigmoid(self.continuation.precise(hidden)[0])
+        return Prediction(two_hot.decode(self.reward.output.precise(hidden)), successor, going_on)
 
     def loss(self, transition: Transition, key: Key, features: Callable[[Array], Array]) -> tuple[Array, Metrics]:
         """The loss of one one-step transition, with its parts; the divergence is given without its free nats."""
+        return in_precision(self, self.compute)._loss(transition, key, features)
+
+    def _loss(self, transition: Transition, key: Key, features: Callable[[Array], Array]) -> tuple[Array, Metrics]:
         own = self.settings
-        known = self._known(self.encode(transition.observation).state, transition.action)
+        known = self._known(self._encode(transition.observation).state, transition.action)
         after = _in_unit_range(transition.next_observation)
         prior, posterior = self._prior(known), self._posterior(known, after)
         latent = self._latent(known, posterior, key)
@@ -180,11 +191,13 @@ class RSSMModel(eqx.Module):
             truth = after[-1:] if own.newest_frame else after
         state_loss = jnp.mean(jnp.square(self.successor(latent) - truth))
         hidden = self.reward.activations(latent)
-        reward_loss = two_hot.cross_entropy(self.reward.output(hidden), transition.reward)
+        reward_loss = two_hot.cross_entropy(self.reward.output.precise(hidden), transition.reward)
         divergence = latents.balanced_kl(posterior, prior, own.dynamics, own.representation, own.free_nats)
         total = own.reconstruction * state_loss + own.reward * reward_loss + divergence
         if self.continuation is not None:
-            total += optax.sigmoid_binary_cross_entropy(self.continuation(hidden)[0], 1.0 - transition.terminated)
+            total += optax.sigmoid_binary_cross_entropy(
+                self.continuation.precise(hidden)[0], 1.0 - transition.terminated
+            )
         return total, {
             "model_state_loss": state_loss,
             "model_reward_loss": reward_loss,

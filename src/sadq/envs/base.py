@@ -32,6 +32,8 @@ class Environment(abc.ABC):
     max_steps: int  # an episode is truncated after this many steps
     fixed_length: ClassVar[bool] = False
     """Whether every episode lasts exactly `max_steps`: resets are then made only when they are due."""
+    drawings: ClassVar[tuple[str, ...]] = ()
+    """Endings of the files that `draw` can write, as ".gif"; none: it says so itself."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

@@ -131,7 +131,7 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
 
     def make_network(key: Key) -> Network:
         encoder = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
-        return Network(encoder, row.head.build(shape, keys.purpose(key, "head")))
+        return Network(encoder, row.head.build(shape, keys.purpose(key, "head")), config.compute)
 
     return Learner(
         make_network=make_network,
@@ -176,7 +176,7 @@ def _refit(config: Config, head: Bayesian) -> Refit:
 
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     own, features = config.guidance, features_of(config, environment)
-    shape = ModelShape(environment.observation_shape, environment.action_count, features)
+    shape = ModelShape(environment.observation_shape, environment.action_count, features, config.compute)
     model: Any = jax.eval_shape(lambda key: config.model.build(shape, key), keys.member_key(0))
     if model.space == "features" and config.row.ensemble.size > 1:
         needed = "needs a network whose features it predicts, but an ensemble has several"

@@ -16,6 +16,7 @@ from sadq.errors import SadqError
 from sadq.experiment.validation import refusals
 from sadq.exploration import Behaviour
 from sadq.networks import Dense
+from sadq.networks.precision import Compute
 from sadq.registry import at_least, changes, one_of, positive, share
 
 
@@ -118,6 +119,8 @@ class Config:
     """Whether the head's layers have learned noise; None: as the agent's row says."""
     ensemble: Any = None
     """Networks that learn side by side from one replay."""
+    compute: Compute = "float32"
+    """In which precision networks and model rssm multiply while they learn; parameters are float32 always."""
 
     bootstrap: Any = None
     """Which next action a target is formed from."""

@@ -11,15 +11,17 @@ import numpy as np
 
 from sadq import keys
 from sadq.envs import base
+from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.fixed_policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import make_loop, resolve
+from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
-from sadq.experiment.run import reopen, restored
-from sadq.fleet.members import greedy_actions
+from sadq.experiment.run import Experiment, reopen, restored
+from sadq.experiment.video import check_video, film
+from sadq.fleet.members import MemberState, greedy_actions
 from sadq.networks.network import Network
 from sadq.types import Array, Key, PyTree
 
@@ -30,6 +32,8 @@ UNSEEN = 2**30
 def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[str, Any]:
     """Returns over `episodes` episodes of each member of a run folder's newest checkpoint; `video`: draw one, too."""
     experiment = reopen(path)
+    if video is not None:
+        check_video(experiment.environment, video)
     saved = checkpoint.latest(path / CHECKPOINTS)
     if saved is None:
         raise SadqError(f"{path} has no checkpoint yet: let the run go on with `sadq resume {path}`, then evaluate it.")
@@ -46,9 +50,20 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
         for index, member in enumerate(experiment.members)
     ]
     if video is not None:
-        networks = jax.tree.map(lambda leaf: leaf[0], state.learner.online.parameters)
-        result["video"] = str(_drawn(experiment.environment, partial(_greedy, experiment.environment, networks), video))
+        result["video"] = str(_first_member(experiment, state, meta["step"], video))
     return result
+
+
+def _first_member(experiment: Experiment, state: MemberState, step: int, video: Path) -> Path:
+    """An episode of a run's first member, drawn."""
+    environment, config, member = experiment.environment, experiment.config, experiment.members[0]
+    learner = jax.tree.map(lambda leaf: leaf[0], state.learner)
+    if not isinstance(environment, AtariSpec):
+        return _drawn(environment, partial(_greedy, environment, learner.online.parameters), video)
+    game = member.get("game", environment.games[0])
+    title = f"{game}, {config.agent}, seed {member['seed']}, after {step:,} steps"
+    hyper = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
+    return film(environment, game, title, make_learner(config, environment), hyper, learner, UNSEEN, video)
 
 
 def evaluate_policy(
@@ -60,6 +75,8 @@ def evaluate_policy(
     environment = resolve(config.environment, config.settings)
     if not isinstance(environment, Environment):
         raise SadqError(f"environment {environment.name} is Gymnasium's, which has no policies: choose a native one.")
+    if video is not None:
+        check_video(environment, video)
     judged = environment.for_evaluation()
     known = judged.policies()
     if policy not in known:
@@ -91,10 +108,8 @@ def _greedy(environment: Any, networks: Network, state: PyTree, observation: Arr
     return action if environment.actors > 1 else action[0]
 
 
-def _drawn(environment: Environment | Any, policy: Policy, path: Path) -> Path:
+def _drawn(environment: Any, policy: Policy, path: Path) -> Path:
     """One evaluation episode of a policy, drawn."""
-    if not isinstance(environment, Environment):
-        raise SadqError(f"environment {environment.name} is Gymnasium's and cannot be drawn here: leave video out.")
     judged, root = environment.for_evaluation(), keys.purpose(keys.member_key(0), "video")
 
     def step(timed: base.Timed, number: Array) -> tuple[base.Timed, PyTree]:

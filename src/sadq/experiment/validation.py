@@ -34,6 +34,7 @@ def refusals(config: "Config") -> Iterator[str]:
     positive(config, "soft_target_rate", "max_gradient_norm", or_none=True)
     one_of(config, "learning_rate_schedule", "constant", "linear")
     one_of(config, "target_update_unit", "steps", "updates")
+    one_of(config, "compute", "float32", "bfloat16")
     for flag in ("dueling", "noisy"):
         require(config, getattr(config, flag) in (None, True, False), flag, "must be True, False or None")
     require(config, (config.soft_target_rate or 0) <= 1, "soft_target_rate", "must be at most 1: a share of the way")

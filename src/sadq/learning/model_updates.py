@@ -52,7 +52,7 @@ def model_update(
 ) -> tuple[LearnerState, Metrics]:
     """One gradient step of the dynamics model; one that diverges is frozen, and values go on learning."""
     assert state.model is not None
-    encode = first_network(state.target).encode
+    encode = first_network(state.target).computing().encode
     loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
     (value, parts), gradient = loss(state.model.parameters)
     movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)

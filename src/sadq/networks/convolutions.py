@@ -33,7 +33,15 @@ class Convolution(eqx.Module):
 
     def __call__(self, image: Array) -> Array:
         """[height, width, channels out]."""
-        return self.linear(self.patches(image))
+        return self.linear(self.patches(self._cast(image)))
+
+    def precise(self, image: Array) -> Array:
+        """The same with sums kept in float32 whatever the type of the weights."""
+        return self.linear.precise(self.patches(self._cast(image)))
+
+    def _cast(self, image: Array) -> Array:
+        # Before it is cut into patches, which are larger than it.
+        return image.astype(self.linear.weight.dtype)
 
     def patches(self, image: Array) -> Array:
         """What each output sees: [height, width, kernel * kernel * channels]."""

@@ -30,11 +30,21 @@ class Linear(eqx.Module):
         self.weight, self.bias = drawn[:-1], drawn[-1]
 
     def __call__(self, inputs: Array) -> Array:
-        return inputs @ self.weight + self.bias
+        return inputs.astype(self.weight.dtype) @ self.weight + self.bias
+
+    def precise(self, inputs: Array) -> Array:
+        """The same with sums kept in float32 whatever the type of the weights."""
+        return precise_product(inputs, self.weight) + self.bias
 
     def replaced(self, weight: Array, bias: Array) -> "Linear":
         """A layer with other numbers."""
         return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, (weight, bias))
+
+
+def precise_product(inputs: Array, weight: Array) -> Array:
+    """inputs @ weight in the weight's type, with sums in float32 at least."""
+    sums = jnp.promote_types(weight.dtype, jnp.float32)
+    return jnp.matmul(inputs.astype(weight.dtype), weight, preferred_element_type=sums)
 
 
 class NoisyLinear(eqx.Module):
@@ -65,6 +75,9 @@ class NoisyLinear(eqx.Module):
 
     def __call__(self, inputs: Array) -> Array:
         return self.mean(inputs)
+
+    def precise(self, inputs: Array) -> Array:
+        return self.mean.precise(inputs)
 
     def drawn(self, key: Key) -> Linear:
         """One random layer."""

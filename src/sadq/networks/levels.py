@@ -151,7 +151,7 @@ class FractionHead(Head):
 
     def fractions(self, features: Array) -> Fractions:
         """The proposed division; gradients reach the proposal only."""
-        widths = jax.nn.softmax(self.proposal(jax.lax.stop_gradient(features)))
+        widths = jax.nn.softmax(self.proposal.precise(jax.lax.stop_gradient(features)))
         ends = jnp.cumsum(widths)
         return Fractions(ends[:-1], ends - widths / 2, widths)
 

@@ -14,6 +14,7 @@ from sadq import keys
 from sadq.core.returns import Return
 from sadq.networks.heads import Head, Mover
 from sadq.networks.layers import draw_layers
+from sadq.networks.precision import Compute, in_precision
 from sadq.types import Array, Key, Mask, PyTree
 
 
@@ -22,6 +23,8 @@ class Network(eqx.Module):
 
     encoder: Any  # observation -> f32[H]
     head: Head
+    compute: Compute = eqx.field(static=True, default="float32")
+    """In which precision it learns; as it is, it computes in float32."""
 
     def encode(self, observation: Array) -> Array:
         return self.encoder(observation)
@@ -34,8 +37,12 @@ class Network(eqx.Module):
         return self.head.mean(self.encode(observation), mask)
 
     def drawn(self, key: Key) -> Self:
-        """The network with one draw of every noisy layer."""
-        return draw_layers(self, key)
+        """The network with one draw of every noisy layer, in the precision that it computes in."""
+        return draw_layers(self, key).computing()
+
+    def computing(self) -> Self:
+        """The network in the precision that it computes in."""
+        return in_precision(self, self.compute)
 
     def sampled(self, key: Key) -> Self:
         """The network as one sample sees it."""

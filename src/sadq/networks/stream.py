@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.networks.layers import Linear, NoisyLinear
+from sadq.networks.layers import Linear, NoisyLinear, precise_product
 from sadq.types import Array, Key, Mask
 
 
@@ -61,21 +61,23 @@ class ActionStream(eqx.Module):
     def outputs(self, hidden: Array, mask: Mask = None) -> Array:
         """f32[A, N] from the hidden layer."""
         if self.value is None:
-            return self.advantage(hidden).reshape(self.actions, -1)
+            return self.advantage.precise(hidden).reshape(self.actions, -1)
         if mask is None:
             weight, bias = self._combined(self.advantage, self.value)
-            return (hidden @ weight + bias).reshape(self.actions, -1)
+            return (precise_product(hidden, weight) + bias).reshape(self.actions, -1)
         for_advantage, for_value = jnp.split(hidden, 2)
-        advantage = self.advantage(for_advantage).reshape(self.actions, -1)
+        advantage = self.advantage.precise(for_advantage).reshape(self.actions, -1)
         legal = mask[:, None]
         mean = jnp.sum(jnp.where(legal, advantage, 0.0), axis=0) / jnp.maximum(jnp.sum(legal), 1)
-        return self.value(for_value) + advantage - mean
+        return self.value.precise(for_value) + advantage - mean
 
     def averaged(self) -> "ActionStream":
         """The stream that gives the mean of the N numbers: outputs are linear, so their mean is one thin product."""
 
         def mean(layer: Linear | NoisyLinear, groups: int) -> Linear:
-            weight = jnp.mean(layer.weight.reshape(layer.weight.shape[0], groups, -1), axis=-1)
+            # Thin enough to stay float32, so that nothing of the mean is lost.
+            exact = layer.weight.astype(layer.bias.dtype)
+            weight = jnp.mean(exact.reshape(layer.weight.shape[0], groups, -1), axis=-1)
             plain = layer.mean if isinstance(layer, NoisyLinear) else layer
             return plain.replaced(weight, jnp.mean(layer.bias.reshape(groups, -1), axis=-1))
 
@@ -92,8 +94,9 @@ class ActionStream(eqx.Module):
         """
 
         def centred(outputs: Array) -> Array:
-            by_action = outputs.reshape(*outputs.shape[:-1], self.actions, -1)
-            return (by_action - jnp.mean(by_action, axis=-2, keepdims=True)).reshape(outputs.shape)
+            by_action = outputs.astype(advantage.bias.dtype).reshape(*outputs.shape[:-1], self.actions, -1)
+            centre = jnp.mean(by_action, axis=-2, keepdims=True)
+            return (by_action - centre).reshape(outputs.shape).astype(outputs.dtype)
 
         def for_all(outputs: Array) -> Array:
             return jnp.tile(outputs, self.actions)

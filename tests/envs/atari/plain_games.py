@@ -1,43 +1,11 @@
-"""Oracles: a game stepped frame by frame through ALE's plain interface, and the resizing that all of them share."""
+"""Oracles: a game stepped frame by frame through ALE's plain interface."""
 
-import math
 import sys
 import types
 
 import numpy as np
 
-SIZE = 84
-
-
-def _taps(source, target):
-    """For each target pixel the source pixels under it and their shares, as OpenCV computes them in float32."""
-    scale, rows = source / target, []
-    for pixel in range(target):
-        start, end = pixel * scale, (pixel + 1) * scale
-        cell = min(scale, source - start)
-        last = min(math.floor(end), source - 1)
-        first = min(math.ceil(start), last)
-        row = [(first - 1, (first - start) / cell)] if first - start > 1e-3 else []
-        row += [(index, 1 / cell) for index in range(first, last)]
-        row += [(last, min(end - last, 1, cell) / cell)] if end - last > 1e-3 else []
-        rows.append(row)
-    width = max(map(len, rows))
-    padded = [row + [(0, 0.0)] * (width - len(row)) for row in rows]
-    return np.array([[i for i, _ in row] for row in padded]), np.array([[w for _, w in row] for row in padded], "f4")
-
-
-def resize(image, size=(SIZE, SIZE), interpolation=None):
-    """OpenCV's `resize` by area, to the bit: the mean of what lies under each pixel."""
-    columns, shares = _taps(image.shape[1], size[0])
-    wide = image.astype(np.float32)
-    narrow = np.zeros((len(image), size[0]), np.float32)
-    for tap in range(columns.shape[1]):
-        narrow = narrow + wide[:, columns[:, tap]] * shares[:, tap]
-    rows, shares = _taps(image.shape[0], size[1])
-    small = np.zeros(size[::-1], np.float32)
-    for tap in range(rows.shape[1]):
-        small = small + narrow[rows[:, tap]] * shares[:, tap, None]
-    return np.rint(small).astype(np.uint8)
+from sadq.envs.atari.screens import resize
 
 
 def lend_opencv(monkeypatch):
@@ -46,7 +14,7 @@ def lend_opencv(monkeypatch):
         import cv2  # noqa: F401
     except ImportError:
         stand_in = types.ModuleType("cv2")
-        stand_in.resize, stand_in.INTER_AREA = resize, 3
+        stand_in.resize, stand_in.INTER_AREA = lambda image, size, interpolation: resize(image, size), 3
         monkeypatch.setitem(sys.modules, "cv2", stand_in)
 
 

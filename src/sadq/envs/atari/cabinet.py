@@ -1,14 +1,26 @@
 """One environment of a fleet: game after game, each life of a game an episode."""
 
 import hashlib
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 import numpy as np
 
 from sadq.envs.atari import games
 from sadq.envs.atari.console import Console, Shot
+from sadq.envs.atari.emulator import Emulator
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.group import Slot, episode_seed
+
+Machine = Console | Emulator
+
+
+def life_lost(before: Shot, after: Shot) -> bool:
+    """Whether a life was lost between two shots, but not the game.
+
+    In some games the last life is gone some frames before the game is over; that is no new episode.
+    """
+    return not after.over and 0 < after.lives < before.lives
 
 
 class Cabinet:
@@ -19,7 +31,17 @@ class Cabinet:
     steps, a second console starts the next game in the background, while this one is played.
     """
 
-    def __init__(self, game: str, spec: AtariSpec, slot: Slot, purpose: str, single: bool, background: Executor):
+    def __init__(
+        self,
+        game: str,
+        spec: AtariSpec,
+        slot: Slot,
+        purpose: str,
+        single: bool,
+        background: Executor,
+        machine: Callable[[str, AtariSpec], Machine] = Console,
+    ):
+        """`machine` makes what the games are played on."""
         self.game = game
         self.number = 0
         self.over = False
@@ -30,11 +52,11 @@ class Cabinet:
         """The observation to act on next."""
         self._spec, self._slot, self._purpose, self._single = spec, slot, purpose, single
         self._fires = spec.fire_on_reset and games.find(game).fires
-        self._background = background
-        self._console: Console | None = None
+        self._background, self._machine = background, machine
+        self._console: Machine | None = None
         self._shot: Shot
-        self._spare: Console | None = None
-        self._coming: tuple[int, Future[tuple[Console, Shot]]] | None = None
+        self._spare: Machine | None = None
+        self._coming: tuple[int, Future[tuple[Machine, Shot]]] | None = None
         self._score = 0
         self._first_score: int | None = None
 
@@ -42,6 +64,12 @@ class Cabinet:
     def score(self) -> int:
         """The raw score of the first game since `start`, so far or at its end."""
         return self._score if self._first_score is None else self._first_score
+
+    @property
+    def console(self) -> Machine:
+        """What the game under way is played on."""
+        assert self._console is not None, "a cabinet is started before it is looked into"
+        return self._console
 
     @property
     def digest(self) -> int:
@@ -61,8 +89,7 @@ class Cabinet:
 
     def send(self, action: int) -> None:
         """Begin a step."""
-        assert self._console is not None, "a cabinet is started before it is stepped"
-        self._console.send(action)
+        self.console.send(action)
         self.taken.append(action)
 
     def receive(self, reached: np.ndarray) -> tuple[int, bool, bool]:
@@ -81,19 +108,15 @@ class Cabinet:
 
     def _look(self) -> bool:
         """Wait for what the console shows; whether a life was lost on the way there."""
-        assert self._console is not None, "a cabinet is started before it is stepped"
-        lives = self._shot.lives
-        self._shot = self._console.receive()
+        before, self._shot = self._shot, self.console.receive()
         self._score += self._shot.points
-        # In some games the last life is gone some frames before the game is over; that is no new episode.
-        return not self._shot.over and 0 < self._shot.lives < lives
+        return life_lost(before, self._shot)
 
     def _go_on(self, lost: bool) -> None:
         """Begin the episode after one that has just ended."""
         while lost and self._fires and not self._shot.late:
-            assert self._console is not None, "a cabinet is started before it is stepped"
             # What this scores belongs to no step, but to the game's score. Another life may be lost by it.
-            self._console.send(games.FIRE)
+            self.console.send(games.FIRE)
             lost = self._look()
         if self._shot.over or self._shot.late:
             if self._first_score is None:
@@ -130,7 +153,7 @@ class Cabinet:
         self._coming = number, self._background.submit(self._ready, self._spare, number)
         self._spare = None
 
-    def _ready(self, console: Console | None, number: int) -> tuple[Console, Shot]:
+    def _ready(self, console: Machine | None, number: int) -> tuple[Machine, Shot]:
         if console is None:
-            console = Console(self.game, self._spec)
+            console = self._machine(self.game, self._spec)
         return console, console.begin(episode_seed(self._slot, self._purpose, number))

@@ -76,6 +76,25 @@ def vector_environment() -> type:
     return AtariVectorEnv
 
 
+def plain_interface() -> Any:
+    """A new ALE of its own, without a game in it."""
+    ale = _ale()
+    ale.ALEInterface.setLoggerMode(ale.LoggerMode.Error)
+    return ale.ALEInterface()
+
+
+def rom_path(rom: str) -> Any:
+    """Where ale-py keeps a game."""
+    return _ale().roms.get_rom_path(rom)
+
+
+def _ale() -> Any:
+    vector_environment()  # which says what to install where there is none
+    import ale_py
+
+    return ale_py
+
+
 def _offer(name: str, known: Iterable[str]) -> str:
     names = {_plain(game): game for game in known}
     near = [names[match] for match in difflib.get_close_matches(_plain(name), names, n=3, cutoff=0.5)]

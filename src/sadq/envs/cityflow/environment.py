@@ -69,6 +69,7 @@ class CityFlow(Environment):
     """Vehicles inside the net at once, where more make every reward that follows NaN; None: see `default_capacity`."""
     name: str = dataclasses.field(default="CityFlow", init=False)
     fixed_length: ClassVar[bool] = True
+    drawings: ClassVar[tuple[str, ...]] = (".png", ".gif")
 
     def __post_init__(self) -> None:
         _check(self)

@@ -82,6 +82,7 @@ class OCloud(Environment):
     precomputed_states: int = 256
     name: str = dataclasses.field(default="OCloud", init=False)
     fixed_length: ClassVar[bool] = True
+    drawings: ClassVar[tuple[str, ...]] = (".png", ".gif")
 
     def __post_init__(self) -> None:
         _check(self)
