@@ -20,13 +20,8 @@ AGAIN = 500  # MB more than what could not be given back the last time
 # again takes a sixth of the time. `forget` looks for them after each module.
 gc.set_threshold(100_000, 50, 1000)
 
-# Without its fusion emitters XLA compiles in a third of the time. It reads its flags when it compiles for the first time,
-# and ends the process at one that it does not know.
-if jax.__version__.startswith("0.10."):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
-
-OPTIMISED = ("dynamics", "envs", "thresholds")
-"""Folders whose programs run for longer than they take to compile."""
+OPTIMISED = ("dynamics", "envs", "thresholds", "test_agents.py")
+"""What is compiled as a user's programs are: where they run for long, and where two programs must give the same bits."""
 UNOPTIMISED = "jax_disable_most_optimizations"
 BY_AGENT = ("test_agents.py", "test_vectorised.py")
 """Long modules, whose agents have nothing in common."""
