@@ -141,8 +141,9 @@ SUPPORTS = {
     "lunarlander": (-30.0, 30.0),
     "cartpole": (0.0, 35.0),
     "bitflip": (0.0, 1.0),
-    "ocloud": (-4.77, -0.864),
+    "ocloud": (-14.1, -0.786),
     "cityflow": (-733.0, 123.0),
+    "cityflow-light": (-475.0, 75.2),
     "atari100k": (-10.0, 10.0),
     "atari100k-fast": (-10.0, 10.0),
 }

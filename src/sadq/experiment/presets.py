@@ -151,11 +151,17 @@ PRESETS: dict[str, Config] = {
     "cartpole": _paper("cartpole", "CartPole-v0", (0.0, 35.0)),
     "cityflow": _paper("cityflow", "CityFlow", (-733.0, 123.0)),
     "lunarlander": _paper("lunarlander", "LunarLander-v3", (-30.0, 30.0)),
-    "ocloud": _paper("ocloud", "OCloud", (-4.77, -0.864)),
+    "ocloud": _paper("ocloud", "OCloud", (-14.1, -0.786)),
     "atari100k": ATARI_100K,
     "atari100k-fast": ATARI_100K_FAST,
 }
 PRESETS |= {
+    "cityflow-light": dataclasses.replace(
+        PRESETS["cityflow"],
+        preset="cityflow-light",
+        environment_settings=("demand=0.3",),
+        adjusted=(Categorical(support=(-475.0, 75.2)),),
+    ),
     "acrobot-quick": _quick("acrobot", steps=60_000),
     "bitflip-quick": _quick(
         "bitflip",
