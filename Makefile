@@ -9,7 +9,7 @@ DEMO := runs/demo
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d,trace,atari]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d,trace,atari,ray]"
 	touch $@
 
 run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report

@@ -20,7 +20,8 @@ from sadq.axes import AXES
 from sadq.cli.commands import Train
 from sadq.cli.listing import COLUMNS, COMBINATIONS, cell, describe_agents
 from sadq.cli.main import TAKES
-from sadq.cli.options import axis_options, import_modules, read_config, split
+from sadq.cli.options import axis_options, import_modules, parse, read_config, split
+from sadq.cli.studies import Compare, Reproduce
 from sadq.core import Prediction
 from sadq.envs import registry
 from sadq.errors import SadqError
@@ -29,6 +30,8 @@ from sadq.experiment.folder import FORMAT
 from sadq.experiment.presets import agent_fields, preset
 from sadq.experiment.records import to_json
 from sadq.registry import Axis
+from sadq.studies.arms import parse_arms
+from sadq.studies.reproduce import plan
 
 ROOT = Path(__file__).parents[1]
 DOCS, AXIS_PAGES = ROOT / "docs", ROOT / "docs" / "axes"
@@ -282,7 +285,9 @@ def taken_back():
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if COMMAND.search(page.read_text()) or BLOCK.search(page.read_text())], ids=named
+)
 def test_the_examples_run(page, taken_back, tmp_path, monkeypatch):
     """Blocks run in order, as a reader would paste them, modules as modules; then the commands are read."""
     monkeypatch.chdir(tmp_path)
@@ -298,8 +303,17 @@ def test_the_examples_run(page, taken_back, tmp_path, monkeypatch):
             exec(compile(above + block.group(1), named(page), "exec"), scope)
     for command, arguments in COMMAND.findall(text):
         assert command in TAKES
+        words = shlex.split(arguments, comments=True)
         if command == "train":
             config_of(arguments)
+        elif command == "compare":
+            (name, *arms), flags = split(words)
+            shared = read_config(Compare, flags, preset(name), "sadq compare")[1]
+            assert [arm.config(shared) for arm in parse_arms(arms)]
+        elif command == "reproduce":
+            asked = parse(Reproduce, words, None, "sadq reproduce")
+            if asked.artefact != "theory":
+                assert plan(asked.artefact, asked.quick, asked.seeds, asked.only, asked.beside)
 
 
 @pytest.mark.parametrize(

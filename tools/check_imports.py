@@ -24,6 +24,7 @@ ORDER = [
     "fleet",
     "experiment",
     "report",
+    "studies",
     "api",
     "cli",
     "__main__",

@@ -14,7 +14,7 @@ import numpy as np
 from rliable import library, metrics
 
 OUT = Path(__file__).parents[1] / "tests" / "data" / "rliable.json"
-RESAMPLES = 50_000
+RESAMPLES = 10_000
 SHAPES = {"one environment": (10, 1), "six environments": (5, 6), "many seeds": (20, 3)}  # runs, environments
 
 

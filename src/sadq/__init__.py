@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from sadq.envs.base import Environment
     from sadq.envs.registry import register
     from sadq.errors import SadqError
+    from sadq.studies.compare import compare
 
-__all__ = ["SADQ", "AgentSpec", "Environment", "SadqError", "register", "register_agent"]
+__all__ = ["SADQ", "AgentSpec", "Environment", "SadqError", "compare", "register", "register_agent"]
 
 _HOMES = {
     "SADQ": "sadq.api",
     "AgentSpec": "sadq.agents",
     "Environment": "sadq.envs.base",
     "SadqError": "sadq.errors",
+    "compare": "sadq.studies.compare",
     "register": "sadq.envs.registry",
     "register_agent": "sadq.agents",
 }

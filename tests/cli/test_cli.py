@@ -244,7 +244,7 @@ def test_a_gymnasium_id_stands_for_the_default_preset(planned):
 
 def test_deterministic_asks_the_compiler_for_repeatable_kernels(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_max_hlo_modules=1")
-    commands._prepare_jax(True)
+    commands.prepare_jax(True)
     assert os.environ["XLA_FLAGS"] == "--xla_dump_max_hlo_modules=1 --xla_gpu_deterministic_ops=true"
 
 

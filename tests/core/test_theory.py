@@ -1,23 +1,24 @@
 """Theorem 1 on tabular MDPs, computed with the library's own rule and scores: what holds, and what does not."""
 
-from typing import NamedTuple
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core import Prediction, ScalarReturn, greedy, guided, rollout_scores
-
-STATES, ACTIONS = 4, 3
-DISCOUNT, ALPHA = 0.9, 0.25
-
-
-class Mdp(NamedTuple):
-    """Expected rewards and transition probabilities."""
-
-    rewards: np.ndarray  # f64[S,A]
-    transitions: np.ndarray  # f64[S,A,S]
+from sadq.studies.theory import (
+    ALPHA,
+    DISCOUNT,
+    Mdp,
+    draws,
+    expected_scores,
+    measure,
+    mixed,
+    mixed_with_one_sample,
+    optimal,
+    random_mdp,
+    random_q,
+    sampled_scores,
+    standard,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,83 +28,8 @@ def float64():
         yield
 
 
-def random_mdp(seed: int, deterministic: bool = False) -> Mdp:
-    generator = np.random.default_rng(seed)
-    rewards = generator.normal(size=(STATES, ACTIONS))
-    if deterministic:
-        return Mdp(rewards, np.eye(STATES)[generator.integers(STATES, size=(STATES, ACTIONS))])
-    return Mdp(rewards, generator.dirichlet(np.full(STATES, 0.3), size=(STATES, ACTIONS)))
-
-
-def random_q(seed: int) -> np.ndarray:
-    return np.random.default_rng(1000 + seed).normal(scale=5, size=(STATES, ACTIONS))
-
-
-def standard(mdp: Mdp, q: np.ndarray, discount: float = DISCOUNT) -> np.ndarray:
-    """T_std Q, which is also T* Q; in NumPy, so that it shares no code with the mixed operator."""
-    return mdp.rewards + discount * mdp.transitions @ q.max(axis=1)
-
-
-def optimal(mdp: Mdp, discount: float = DISCOUNT) -> np.ndarray:
-    q = np.zeros_like(mdp.rewards)
-    for _ in range(400):
-        q = standard(mdp, q, discount)
-    return q
-
-
-@jax.jit
-def mixed(mdp: Mdp, q: jax.Array, scores: jax.Array, discount: float = DISCOUNT) -> jax.Array:
-    """T_mix Q for given scores of every state's actions."""
-
-    def value(values: jax.Array, score: jax.Array) -> jax.Array:
-        return ScalarReturn(values).under(guided(greedy(values, values), score, ALPHA)).mean
-
-    return ScalarReturn(mdp.transitions @ jax.vmap(value)(q, scores)).backup(mdp.rewards, discount).mean
-
-
-@jax.jit
-def expected_scores(mdp: Mdp, q: jax.Array, discount: float = DISCOUNT) -> jax.Array:
-    """Scores of the true model in expectation: its prediction is the distribution of s'' itself."""
-
-    def step(state: jax.Array, action: jax.Array, key: jax.Array) -> Prediction:
-        return Prediction(mdp.rewards[state, action], mdp.transitions[state, action])
-
-    def value_of(distribution: jax.Array) -> jax.Array:
-        return jnp.dot(distribution, jnp.max(q, axis=1))[None]
-
-    def scores(state: jax.Array) -> jax.Array:
-        return rollout_scores(step, value_of, state, q.shape[1], jax.random.key(0), discount=discount)
-
-    return jax.vmap(scores)(jnp.arange(q.shape[0]))
-
-
-def sampled_scores(mdp: Mdp, q: jax.Array, key: jax.Array, discount: float = DISCOUNT, samples: int = 1) -> jax.Array:
-    """Scores of the true model from sampled successors, as the agent computes them."""
-    transitions, rewards = jnp.asarray(mdp.transitions), jnp.asarray(mdp.rewards)
-
-    def step(state: jax.Array, action: jax.Array, key: jax.Array) -> Prediction:
-        successor = jax.random.categorical(key, jnp.log(transitions[state, action]))
-        return Prediction(rewards[state, action], successor)
-
-    def scores(state: jax.Array) -> jax.Array:
-        own_key = jax.random.fold_in(key, state)
-        options = {"discount": discount, "samples": samples}
-        return rollout_scores(step, jnp.asarray(q).__getitem__, state, q.shape[1], own_key, **options)
-
-    return jax.vmap(scores)(jnp.arange(q.shape[0]))
-
-
-@jax.jit
-def mixed_with_one_sample(mdp: Mdp, q: jax.Array, keys: jax.Array, discount: float = DISCOUNT) -> jax.Array:
-    """T_mix Q with one sampled successor per action, for each of the keys."""
-    return jax.vmap(lambda key: mixed(mdp, q, sampled_scores(mdp, q, key, discount), discount))(keys)
-
-
-KEY_COUNT = 64
-
-
 def keys() -> jax.Array:
-    return jax.random.split(jax.random.key(0), KEY_COUNT)
+    return draws(64)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -201,3 +127,10 @@ def test_many_samples_approach_the_expected_score():
     averaged = sampled_scores(mdp, q, jax.random.key(1), samples=4096)
     np.testing.assert_allclose(averaged, expected_scores(mdp, q), atol=0.15)
     np.testing.assert_allclose(mixed(mdp, q, averaged), standard(mdp, q), atol=1e-10)
+
+
+def test_the_measured_claims_are_those_that_hold_and_those_that_do_not():
+    found = {row["claim"]: row for row in measure(mdps=4)}
+    assert [row["holds"] for row in found.values()] == [True, True, True, False, False]
+    sampled = next(row for claim, row in found.items() if "stochastic" in claim)
+    assert 0.001 < sampled["found"] < sampled["largest_value_range"]

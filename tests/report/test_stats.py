@@ -1,6 +1,9 @@
-"""Statistics against closed forms, scipy, and simulation."""
+"""Statistics against closed forms, scipy, rliable's numbers, and simulation."""
 
+import json
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +13,9 @@ from numpy.random import default_rng
 from scipy import stats as oracle
 
 from sadq.report import stats
+
+REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "rliable.json").read_text())
+"""What rliable says of three pairs of score matrices; tools/rliable_reference.py made it."""
 
 numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
 
@@ -102,14 +108,116 @@ def test_sign_flips_by_hand() -> None:
     assert stats.sign_flip_test(np.array([0.1, 0.2, 0.3]), default_rng(0))[0] == 0.25
 
 
-def test_sampled_sign_flips_approach_the_exact_value() -> None:
-    differences = default_rng(5).normal(0.3, size=stats.ENUMERATED_PAIRS + 2)
-    sampled, exact = stats.sign_flip_test(differences, default_rng(0))
-    every = np.array(np.meshgrid(*[(-1, 1)] * differences.size)).reshape(differences.size, -1)
-    truth = np.mean(np.abs(differences @ every) >= abs(differences.sum()) - 1e-12)
-    assert not exact and sampled == pytest.approx(truth, abs=0.01)
-    assert sampled != stats.sign_flip_test(differences, default_rng(1))[0]
+def test_sampled_sign_flips_approach_the_exact_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    differences = default_rng(5).normal(0.3, size=14)
+    truth = stats.paired(np.zeros(14), differences, default_rng(0))
+    monkeypatch.setattr(stats, "ENUMERATED_PAIRS", 12)
+    sampled = stats.paired(np.zeros(14), differences, default_rng(0))
+    assert truth.exact and not sampled.exact and sampled.p_value == pytest.approx(truth.p_value, abs=0.01)
+    assert sampled.mean.low == pytest.approx(truth.mean.low, abs=0.02)
+    assert sampled.mean.high == pytest.approx(truth.mean.high, abs=0.02)
+    assert sampled.p_value != stats.sign_flip_test(differences, default_rng(1))[0]
     assert stats.sign_flip_test(np.ones(40), default_rng(0))[0] == 1 / (1 + stats.SAMPLED_FLIPS)
+
+
+@pytest.mark.parametrize("case", REFERENCE["cases"], ids=lambda case: case["name"])
+def test_aggregates_are_rliables(case: dict[str, Any]) -> None:
+    base, other = case["scores"]["base"], case["scores"]["other"]
+    found = {
+        "base": stats.aggregate(base, default_rng(0)),
+        "other": stats.aggregate(other, default_rng(1)),
+        "improvement": stats.probability_of_improvement(base, other, default_rng(2)),
+    }
+    for name, mine in found.items():
+        theirs = case["rliable"][name]
+        assert mine.value == pytest.approx(theirs["value"], rel=1e-12), name
+        low, high = theirs["interval"]
+        # The limits of two bootstraps of 10,000 differ by chance by a hundredth of the interval or two.
+        assert [mine.low, mine.high] == pytest.approx([low, high], abs=0.04 * (high - low)), name
+
+
+def test_the_bootstrap_redraws_every_stratum_apart() -> None:
+    apart = [np.zeros(10), np.full(10, 100.0)]
+    assert stats.aggregate(apart, default_rng(0), np.mean) == stats.Estimate(50.0, 50.0, 50.0, 20)
+    together = stats.estimate(np.concatenate(apart), default_rng(0))
+    assert together.low is not None and together.low < 40
+
+
+def test_aggregates_without_spread_or_scores() -> None:
+    assert stats.aggregate([[1.0], [3.0]], default_rng(0)) == stats.Estimate(2.0, None, None, 2)
+    assert np.isnan(stats.aggregate([], default_rng(0)).value) and np.isnan(stats.aggregate([[]], default_rng(0)).value)
+    alone = stats.probability_of_improvement([[1.0]], [[2.0]], default_rng(0))
+    assert alone == stats.Estimate(1.0, None, None, 1)
+    assert np.isnan(stats.probability_of_improvement([[np.nan]], [[2.0]], default_rng(0)).value)
+
+
+def test_improvement_asks_about_independent_runs_and_wins_about_pairs() -> None:
+    base, other = np.array([1.0, 2, 3, 4]), np.array([2.0, 3, 4, 5])
+    assert stats.paired(base, other, default_rng(0)).win_share == 1.0
+    # Of the 16 pairs 10 are ahead and 3 tied.
+    assert stats.probability_of_improvement([base], [other], default_rng(0)).value == 11.5 / 16
+    assert stats.probability_of_improvement([other], [base], default_rng(0)).value == 4.5 / 16
+
+
+@given(st.lists(numbers, min_size=2, max_size=11), st.floats(-2, 2))
+@settings(max_examples=60, deadline=None)
+def test_the_interval_holds_the_shifts_that_the_test_does_not_reject(values: list[float], place: float) -> None:
+    differences = np.array(values)
+    found, level = stats.sign_flip_interval(differences, default_rng(0))
+    assert found.low is not None and found.high is not None
+    assert level == pytest.approx(max(stats.LEVEL, 1 - 2.0 ** (1 - differences.size)), abs=0.05)
+    reach = found.high - found.low + 1.0
+    shift = found.value + place * reach
+    p_value, _ = stats.sign_flip_test(differences - shift, default_rng(0))
+    near = min(abs(shift - found.low), abs(shift - found.high)) < 1e-6 * reach
+    if len(values) >= 6 and not near:
+        assert (found.low < shift < found.high) == (p_value > stats.SIGNIFICANCE)
+
+
+@pytest.mark.parametrize(("count", "level"), [(5, 0.9375), (10, 0.951), (20, 0.95)])
+def test_the_interval_of_a_paired_difference_covers_as_it_says(count: int, level: float) -> None:
+    generator, trials = default_rng(count), 400
+    hits = 0
+    for values in generator.laplace(size=(trials, count)):
+        found, said = stats.sign_flip_interval(values, generator)
+        assert said == pytest.approx(level, abs=1e-3) and found.low is not None and found.high is not None
+        hits += found.low <= 0 <= found.high
+    assert hits / trials == pytest.approx(level, abs=0.035)
+
+
+def test_holm_by_hand() -> None:
+    assert stats.holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert stats.holm([0.9, 0.6]) == [1.0, 1.0] and stats.holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_holm_rejects_step_by_step(p_values: list[float]) -> None:
+    corrected, rejected = stats.holm(p_values), set()
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        if p_values[index] * (len(p_values) - rank) > 0.05:
+            break
+        rejected.add(int(index))
+    assert {index for index, value in enumerate(corrected) if value <= 0.05} == rejected
+
+
+@pytest.mark.parametrize(("effect", "comparisons"), [(1.0, 1), (0.7, 3)])
+def test_so_many_seeds_settle_it_four_times_in_five(effect: float, comparisons: int) -> None:
+    # Differences whose mean and deviation are exactly those of the population that is then drawn from.
+    seen = np.array([effect - 1, effect + 1]) / np.sqrt(2) * np.sqrt(1.0)
+    seen = effect + (seen - seen.mean()) / seen.std(ddof=1)
+    needed = stats.seeds_to_settle(seen.tolist(), comparisons)
+    assert needed is not None
+    generator, found = default_rng(0), 0
+    for values in generator.normal(effect, size=(300, needed)):
+        found += stats.sign_flip_test(values, generator)[0] <= stats.SIGNIFICANCE / comparisons
+    assert found / 300 == pytest.approx(stats.POWER, abs=0.08)
+
+
+def test_seeds_that_nobody_would_run_are_not_counted() -> None:
+    assert stats.seeds_to_settle([0.001, 1.0, -1.0]) is None
+    assert stats.seeds_to_settle([1.0, -1.0]) is None and stats.seeds_to_settle([]) is None
+    assert stats.seeds_to_settle([1.0] * 3) == 6, "fewer pairs never reach p = 0.05, however they agree"
 
 
 def test_the_test_keeps_its_level() -> None:
@@ -123,7 +231,7 @@ def test_paired_numbers() -> None:
     assert found.differences == (1, 0, 2, -1)
     assert found.mean.value == 0.5 and found.mean.count == 4
     assert found.interquartile_mean.value == 0.5
-    assert found.improvement == 0.625 and (found.wins, found.ties) == (2, 1)
+    assert found.win_share == 0.625 and (found.wins, found.ties) == (2, 1)
     assert found.smallest_p == 0.25 and found.exact
     reordered = stats.paired([0.1 + 0.2], [0.3], default_rng(0))
     assert reordered.differences == (0.0,)
@@ -136,7 +244,8 @@ def test_few_pairs_have_a_least_p_value(count: int) -> None:
     words = stats.conclusion(found)
     if count < 6:
         assert "not distinguishable" in words and f"cannot give a p-value below {Fraction(found.smallest_p)}" in words
-        assert "The interval excludes zero, but" in words
+        assert found.level == 1 - 2.0 ** (1 - count) < stats.LEVEL
+        assert (found.mean.low, found.mean.high) == (1, count), "the whole range, which holds less than 95%"
     else:
         assert f"With {count} seeds this is distinguishable" in words and "little about its size" in words
 
@@ -152,8 +261,9 @@ def test_conclusions_in_words() -> None:
     assert "5 pairs, 2 of them tied, cannot give a p-value below 1/4" in words([1.0, 0, 0, 1, -1])
     assert "only a large and consistent difference" in words([1.0, -1] * 4)
     many = words([1.0] * 20)
-    assert "distinguishable from zero (sampled two-sided sign-flip test: p < 0.001)." in many
+    assert "distinguishable from zero (exact two-sided sign-flip test: p < 0.001)." in many
     assert "not" not in many
+    assert "sampled two-sided" in words([1.0] * (stats.ENUMERATED_PAIRS + 1))
     assert words([1.0, -1] * 10).endswith("p = 1).")
 
 

@@ -14,7 +14,7 @@ import tyro
 
 from sadq.cli.listing import SECTIONS, indented
 from sadq.cli.main import DIVERGED, INTERRUPTED, TAKES
-from sadq.cli.options import import_modules, parse, read_config, split
+from sadq.cli.options import import_modules, parse, read_config, split, take
 from sadq.errors import SadqError
 from sadq.experiment.presets import PRESETS, agent_fields, preset
 
@@ -24,7 +24,12 @@ Quiet = Annotated[bool, tyro.conf.arg(help="No progress display.")]
 
 def run(command: str, arguments: list[str]) -> int:
     """One command, after the modules that it is to import; gives the exit code."""
+    modules = [name for _, name in take(arguments, "--import")[0]]
     arguments = import_modules(arguments)
+    if command in ("compare", "reproduce"):
+        from sadq.cli import studies
+
+        return studies.run(command, arguments, modules)
     kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report, "watch": Watch}
     if command in kinds:
         return parse(kinds[command], arguments, None, f"sadq {command}")()
@@ -52,7 +57,7 @@ def train(arguments: list[str]) -> int:
     options, config = read_config(Train, flags, base, "sadq train PRESET [AGENT]", **changes)
     if any(word.split("=")[0] == "--seeds" for word in flags) and len(config.seeds) == 1:
         config = dataclasses.replace(config, seeds=tuple(range(config.seeds[0])))
-    _prepare_jax(config.deterministic)
+    prepare_jax(config.deterministic)
     from sadq.experiment.run import create
 
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -78,7 +83,7 @@ class Resume:
         if result is not None:
             print(f"{self.run} is finished: {result['steps']:,} steps; nothing to resume.", file=sys.stderr)
             return _tell_result(result, self.json)
-        _prepare_jax(config.deterministic)
+        prepare_jax(config.deterministic)
         return _drive(reopen(self.run), self.json, self.quiet)
 
 
@@ -151,7 +156,7 @@ class Evaluate:
     def __call__(self) -> int:
         from sadq.experiment.evaluate import evaluate_policy, evaluate_run
 
-        _prepare_jax(False)
+        prepare_jax(False)
         if self.episodes < 1:
             raise SadqError(f"episodes = {self.episodes} must be at least 1.")
         folder, settings = Path(self.what), self.environment_settings
@@ -194,7 +199,7 @@ class Simulate:
     def __call__(self) -> int:
         from sadq.envs.cityflow.simulate import simulate
 
-        _prepare_jax(False)
+        prepare_jax(False)
         summary = simulate(self.config, self.phases, self.trips, self.seconds, self.out)
         return _tell((f"{name}: {value}" for name, value in summary.items()), summary, self.json)
 
@@ -257,7 +262,7 @@ def _tell_result(result: dict[str, Any], as_json: bool) -> int:
     return DIVERGED if any(member["status"] == "diverged" for member in result["members"]) else 0
 
 
-def _prepare_jax(deterministic: bool) -> None:
+def prepare_jax(deterministic: bool) -> None:
     """Settings that must be made before JAX starts: repeatable GPU kernels, and a cache of compiled programs."""
     if deterministic:
         flags = os.environ.get("XLA_FLAGS", "")

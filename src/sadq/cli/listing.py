@@ -12,6 +12,7 @@ from sadq.envs.atari.spec import PREFIX
 from sadq.envs.registry import list_environments
 from sadq.experiment.presets import PRESETS
 from sadq.registry import changes, default_of
+from sadq.studies.artefacts import ARTEFACTS
 
 COLUMNS = ("head", "dueling", "noisy", "bootstrap", "intended", "deviation", "replay", "n_step", "ensemble", "source")
 """The fields of a row, in the order of the paper's walk from network to replay."""
@@ -97,7 +98,17 @@ def _environments() -> Iterator[str]:
     yield "and every Gymnasium id with a discrete action space"
 
 
-SECTIONS = {"presets": _presets, "agents": describe_agents, "axes": _axes, "environments": _environments}
+def _artefacts() -> Iterator[str]:
+    yield from _columns([[name, artefact.shows] for name, artefact in ARTEFACTS.items()])
+
+
+SECTIONS = {
+    "presets": _presets,
+    "agents": describe_agents,
+    "axes": _axes,
+    "environments": _environments,
+    "artefacts": _artefacts,
+}
 """What `sadq list` takes."""
 
 

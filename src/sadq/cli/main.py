@@ -1,4 +1,4 @@
-"""The command line: `sadq train | resume | evaluate | simulate | report | watch | list`.
+"""The command line: `sadq train | resume | compare | reproduce | evaluate | simulate | report | watch | list`.
 
 Bad input ends with one sentence on stderr and exit code 2, a run with a diverged member with exit code 3. JAX is imported
 only for a command that may need it.
@@ -18,12 +18,14 @@ USAGE = """usage: sadq COMMAND ...
 
   sadq train PRESET [AGENT] [--field value ...]   train a fleet; PRESET may be a Gymnasium id
   sadq resume RUN                                 go on with an interrupted run, bit for bit
+  sadq compare PRESET ARM ARM ... [--seeds N]     agents on the same seeds, and a verdict: dqn dqn+sadq dqn+sadq@0.5
+  sadq reproduce ARTEFACT [--quick]               a figure or table of the paper, measured
   sadq evaluate RUN                               greedy episodes of a trained run
   sadq evaluate PRESET --policy NAME              episodes of a fixed policy
   sadq simulate CONFIG.json --seconds N --out F   run a CityFlow scenario on its own
   sadq report RUN [RUN ...]                       charts, statistics and verdicts in one page that compares runs
   sadq watch RUN [RUN ...]                        the same page while the runs go on, at http://127.0.0.1
-  sadq list [presets|agents|axes|environments]    what there is
+  sadq list [presets|agents|axes|artefacts|...]   what there is
 
 `sadq COMMAND --help` lists the options of one command; `--import MODULE` first imports a module of yours, with what it
 registers."""
@@ -31,6 +33,8 @@ registers."""
 TAKES = {
     "train": "a preset and an agent: for instance `sadq train cartpole sadq`; `sadq list` shows what there is",
     "resume": "a run folder: one that `sadq train` made",
+    "compare": "a preset and at least two arms: for instance `sadq compare cartpole-quick dqn dqn+sadq --seeds 10`",
+    "reproduce": "the name of an artefact: `sadq list artefacts` shows what there is",
     "evaluate": "a run folder, or a preset with --policy",
     "simulate": "a CityFlow scenario's config.json",
     "report": "run folders: those that `sadq train` made",

@@ -1,0 +1,108 @@
+"""A list of fleets, run one after the other in this process; what is finished stays, what was begun goes on."""
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from sadq.errors import SadqError
+from sadq.experiment.build import members_of, resolve
+from sadq.experiment.config import Config
+from sadq.experiment.folder import CONFIG, RunFolder
+from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.studies.display import Display
+
+IMMATERIAL = ("workers", "checkpoint_seconds")
+"""Fields that change no result: a run may go on with others."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fleet of a sweep, and where its run folder lies below the sweep's."""
+
+    name: str
+    config: Config
+    folder: str
+
+    @property
+    def work(self) -> int:
+        """Env steps of all members: what an ETA is counted in."""
+        return self.config.steps * len(members_of(self.config))
+
+
+class Stopped(Exception):
+    """The sweep was interrupted and saved; the same call goes on with it."""
+
+
+Runner = Callable[[Sequence[Job], Path, Any, Display], None]
+"""Runs the jobs that are not finished, in folders below a path: here, or on a cluster."""
+
+
+def run(
+    jobs: Sequence[Job], out: Path, environment: Any = None, *, quiet: bool = False, runner: Runner | None = None
+) -> None:
+    """Every job to its end; `environment` stands in for the one that the configs name, where it has no name."""
+    for job in jobs:
+        check(job, out / job.folder)
+    if environment is None:
+        for config in {(job.config.environment, job.config.environment_settings): job.config for job in jobs}.values():
+            resolve(config.environment, config.settings)  # what is missing is said before hours of work, not after
+    with Display([(job.name, job.work) for job in jobs], quiet) as display:
+        left = []
+        for job in jobs:
+            if finished(out / job.folder) is None:
+                left.append(job)
+            else:
+                display.reused(job.name)
+        (runner or run_here)(left, out, environment, display)
+
+
+def run_here(jobs: Iterable[Job], out: Path, environment: Any, display: Display) -> None:
+    """One after the other; the first Ctrl-C saves the fleet at hand and ends the sweep."""
+    for job in jobs:
+        if not carry_out(job.config, out / job.folder, environment, *display.following(job.name)):
+            raise Stopped
+        display.finished(job.name)
+
+
+def carry_out(
+    config: Config, path: Path, environment: Any, begin: Callable[[Experiment], None], update: Callback
+) -> bool:
+    """One fleet from the beginning or from its newest checkpoint; False if it was stopped before its end."""
+    experiment = reopen(path, environment) if (path / CONFIG).exists() else create(config, path, environment)
+    try:
+        experiment.warn = lambda sentence: Display.say(f"{path.name}: {sentence}")
+        experiment.begin()
+        begin(experiment)
+        if not experiment.run(update):
+            return False
+        experiment.folder.finish(experiment.result())
+        return True
+    finally:
+        experiment.close()
+        # Nothing of this fleet is asked for again, and dozens of them would fill the memory.
+        del experiment
+        jax.clear_caches()
+        gc.collect()
+
+
+def finished(path: Path) -> dict[str, Any] | None:
+    """The result of a run that is at its end."""
+    return RunFolder(path).finished
+
+
+def check(job: Job, path: Path) -> None:
+    """Refuse a folder that holds another run than the job's."""
+    if not (path / CONFIG).exists():
+        return
+    _, config, _ = RunFolder.open(path)
+    for name, value in vars(job.config).items():
+        held = getattr(config, name)
+        if value != held and name not in IMMATERIAL:
+            raise SadqError(
+                f"{path} holds a run with another {name} ({held!r}, expected {value!r}): give another folder with --out, "
+                "or remove it."
+            )
