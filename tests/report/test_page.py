@@ -100,6 +100,7 @@ def test_charts_carry_the_values_that_they_draw(pair: list[Path], tmp_path: Path
     titles = re.findall(r"<figcaption><strong>(.*?)</strong>", reader.source)
     assert titles == [
         "Learning curve",
+        "Area under the curve",
         "Final return",
         "Seeds at the threshold",
         "ΔQ",
