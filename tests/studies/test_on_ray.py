@@ -20,6 +20,7 @@ ray = pytest.importorskip("ray", reason="the tests on a cluster need Ray: instal
 from sadq.studies.on_ray import RayRunner  # noqa: E402
 
 STEPS = 40 * 25 * 8
+SLOW = ("slow_worker",)  # a module of the tests, which a worker imports as it would a user's
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def jobs(shared) -> list[Job]:
-    longer = dataclasses.replace(shared, steps=STEPS)
+    longer = dataclasses.replace(shared, steps=STEPS, evaluations=40)
     return [Job(label, Arm.parse(label).config(longer), f"runs/{label}") for label in ("dqn", "dqn+sadq")]
 
 
@@ -59,16 +60,16 @@ class Killing(Display):
 
     def update(self, name, progress):
         super().update(name, progress)
-        if name == "dqn+sadq" and not self.killed and progress.step >= STEPS // 8:
+        if name == "dqn+sadq" and not self.killed and progress.step > 0:
             self.killed = True
             os.kill(self.process[name], signal.SIGKILL)
 
 
 def assert_same_scores(jobs: list[Job], one: Path, other: Path) -> None:
     for job in jobs:
-        for name in ("evaluations.jsonl",):
-            assert (one / job.folder / name).read_bytes() == (other / job.folder / name).read_bytes(), job.name
-        assert sweep.finished(one / job.folder)
+        mine, theirs = (folder / job.folder / "evaluations.jsonl" for folder in (one, other))
+        assert mine.read_bytes() == theirs.read_bytes(), job.name
+        assert sweep.finished(other / job.folder)
 
 
 def test_a_killed_workers_fleet_goes_on_from_its_checkpoint_to_the_same_scores(
@@ -76,7 +77,7 @@ def test_a_killed_workers_fleet_goes_on_from_its_checkpoint_to_the_same_scores(
 ):
     displays = []
     monkeypatch.setattr(sweep, "Display", lambda *given: displays.append(Killing(*given)) or displays[0])
-    sweep.run(jobs, tmp_path, quiet=True, runner=RayRunner())
+    sweep.run(jobs, tmp_path, quiet=True, runner=RayRunner(modules=SLOW))
     (seen,) = displays
     assert seen.killed and seen.share == 1
     again = [step for name, step in seen.begun if name == "dqn+sadq"]
@@ -103,7 +104,7 @@ def test_an_interrupted_sweep_stops_its_tasks_and_goes_on_without_the_cluster(
     with monkeypatch.context() as patched:
         patched.setattr(sweep, "Display", Interrupting)
         with pytest.raises(Stopped):
-            sweep.run(jobs[1:], tmp_path, quiet=True, runner=RayRunner())
+            sweep.run(jobs[1:], tmp_path, quiet=True, runner=RayRunner(modules=SLOW))
     assert not sweep.finished(tmp_path / jobs[1].folder)
     assert any((tmp_path / jobs[1].folder / "checkpoints").iterdir())
     sweep.run(jobs[1:], tmp_path, quiet=True)
@@ -113,4 +114,4 @@ def test_an_interrupted_sweep_stops_its_tasks_and_goes_on_without_the_cluster(
 def test_what_is_wrong_on_a_worker_is_one_sentence_here(cluster, jobs, tmp_path):
     odd = dataclasses.replace(jobs[0], config=dataclasses.replace(jobs[0].config, buffer_size=8 * 10**12))
     with pytest.raises(SadqError, match="The fleet needs .* GB for 3 members"):
-        sweep.run([odd], tmp_path, quiet=True, runner=RayRunner())
+        sweep.run([odd], tmp_path, quiet=True, runner=RayRunner(modules=SLOW))
