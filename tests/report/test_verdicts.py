@@ -118,7 +118,7 @@ def test_the_threshold_lies_between_untrained_agents_and_the_best_arm() -> None:
 
 
 def test_tied_seeds_settle_nothing() -> None:
-    base = {seed: 1.0 for seed in range(10)}
+    base = dict.fromkeys(range(10), 1.0)
     tied = contrast(FINAL_RETURN, base, base | {0: 2.0, 1: 2.0})
     said = verdicts.verdict("b", "a", [tied])
     assert (
