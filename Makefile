@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := runs/demo
+# Fewer cannot settle three measures at once.
+SEEDS ?= 10
 
 .PHONY: run test lint learn mutants bench clean
 
@@ -14,8 +16,8 @@ $(READY): pyproject.toml constraints.txt
 
 run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report
 	rm -rf $(DEMO)
-	$(BIN)/sadq train bitflip-quick dueling --out $(DEMO)/dueling
-	$(BIN)/sadq train bitflip-quick dueling+sadq --out $(DEMO)/dueling+sadq
+	$(BIN)/sadq train bitflip-quick dueling --seeds $(SEEDS) --out $(DEMO)/dueling
+	$(BIN)/sadq train bitflip-quick dueling+sadq --seeds $(SEEDS) --out $(DEMO)/dueling+sadq
 	$(BIN)/sadq report $(DEMO)/dueling $(DEMO)/dueling+sadq --out $(DEMO)/report
 
 test: $(READY)  ## Everything that is fast

@@ -188,7 +188,7 @@ def test_a_refusal_in_a_process_of_its_own_is_one_line_without_a_traceback():
 def test_help_and_version_exit_0(capsys):
     assert main("--help") == 0
     shown = capsys.readouterr().out
-    assert all(f"sadq {command} " in shown for command in ("train", "resume", "evaluate", "report", "list"))
+    assert all(f"sadq {command} " in shown for command in ("train", "resume", "evaluate", "report", "watch", "list"))
     assert main("--version") == 0
     assert re.fullmatch(r"sadq \S+\n", capsys.readouterr().out)
 
@@ -296,7 +296,11 @@ BAD_LINES = {
     "evaluate nowhere": "nowhere is no run folder",
     "evaluate nowhere --episodes 0": "episodes = 0 must be at least 1.",
     "evaluate nowhere --episodes few": "--episodes cannot be 'few': it takes a whole number",
-    "report nowhere": "nowhere",
+    "report nowhere": "nowhere is not a folder, so it is not a run",
+    "report nowhere --figures gif": "--figures cannot be 'gif'",
+    "watch nowhere": "nowhere is not a folder, so there is no run to watch",
+    "watch . --refresh 0": "refresh = 0.0 must be above 0 seconds.",
+    "watch . --port 99999": "Port 99999 cannot be used",
     "list everything": "Cannot list 'everything': expected presets, agents, axes, environments.",
 }
 

@@ -201,6 +201,7 @@ LIGHT = {
     "resume": 2,
     "evaluate": 2,
     "report": 2,
+    "watch": 2,
     "simulate": 2,
 }
 

@@ -75,14 +75,14 @@ def test_a_comparison_has_the_statistics_of_its_verdicts(make_run: Make) -> None
     (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
     # 80% of the way from 0 to the guided arm's interquartile mean of final returns, 2.75 / 2.
     assert comparison.threshold == pytest.approx(0.8 * 1.375)
-    names = ("base", "dqn", "guided", "dqn+sadq")
+    names = ("BitFlip", "dqn", "dqn+sadq")
     raw = [verdicts.contrast(MEASURES[name], *values, 0, *names) for name, values in comparison.values.items()]
     assert comparison.contrasts == verdicts.corrected(raw) and len(raw) == 3
     assert comparison.outcome == verdicts.overall(comparison.contrasts) == "undecided"  # 6 pairs, three measures
     assert comparison.verdict() == verdicts.verdict("dqn+sadq (α = 0.2)", "dqn", comparison.contrasts)
 
 
-def test_p_values_are_corrected_over_the_page(make_run: Make) -> None:
+def test_p_values_are_corrected_over_an_environment(make_run: Make) -> None:
     curves = [(0, 1 + 0.01 * seed) for seed in range(9)]
     better = [(0, 2 + 0.03 * seed) for seed in range(9)]
     folders = [make_run("a", "dqn", curves)] + [
@@ -92,6 +92,9 @@ def test_p_values_are_corrected_over_the_page(make_run: Make) -> None:
     # Both arms are alike, seed by seed: the same p-value six times, times six by Holm's method.
     assert [one.corrected_p for each in found for one in each.contrasts] == pytest.approx([6 / 256] * 6)
     assert {each.outcome for each in found} == {"better"}
+    elsewhere = [make_run(f"c{agent}", agent, curves, environment="Acrobot") for agent in ("iqn", "iqn+sadq")]
+    beside = comparisons_of(lines_of(load_all([*folders, *elsewhere])))
+    assert [each.contrasts for each in beside[:2]] == [each.contrasts for each in found]
 
 
 def test_unequal_runs_are_compared_up_to_the_step_both_reached(make_run: Make) -> None:
@@ -125,6 +128,17 @@ def test_unlike_runs_get_a_warning_and_no_verdict(make_run: Make) -> None:
     assert all(one.comparisons == 1 for one in comparison.contrasts)  # it does not count among those corrected
 
 
+def test_what_a_study_declares_is_an_arm_s_own(make_run: Make) -> None:
+    folders = [make_run("a", "dqn", [(0, 1)] * 2, config={"n_step": 1, "batch_size": 64})]
+    folders += [make_run("b", "c51", [(0, 1)] * 2, config={"n_step": 3, "batch_size": 32})]
+    declared = lines_of(load_all(folders, ["dqn", "c51:n_step=3,batch_size=32"]))
+    (comparison,) = comparisons_of(declared)
+    assert comparison.alike and comparison.other.spoken == "c51:n_step=3,batch_size=32"
+    (part,) = comparisons_of(lines_of(load_all(folders, ["dqn", "c51:n_step=3"])))
+    assert list(part.unlike) == ["batch_size"]
+    assert comparisons_of(declared, threshold=0.25)[0].threshold == 0.25
+
+
 def test_other_settings_make_another_environment(make_run: Make) -> None:
     short = make_run("short", "dqn", [(0, 1)], config={"environment_settings": ["max_steps=20"]})
     long = make_run("long", "dqn+sadq", [(0, 1)], config={"environment_settings": ["max_steps=500"]})
@@ -141,7 +155,7 @@ def test_any_against_any(make_run: Make) -> None:
     def pairs(against: str | None = None, some: slice = slice(None)) -> list[tuple[str, str]]:
         return [(each.base.label, each.other.label) for each in comparisons_of(lines[some], against=against)]
 
-    assert pairs() == [("dqn", "dqn+sadq")]
+    assert pairs() == [("c51", "rainbow"), ("c51", "dqn"), ("dqn", "dqn+sadq")]
     assert pairs(some=slice(3)) == [("c51", "rainbow"), ("c51", "dqn")]  # no twins: the first is the base
     assert pairs("rainbow") == [("rainbow", "c51"), ("rainbow", "dqn"), ("rainbow", "dqn+sadq")]
     with pytest.raises(SadqError, match="called 'iqn': compare against one of c51, dqn"):

@@ -100,6 +100,7 @@ def test_charts_carry_the_values_that_they_draw(pair: list[Path], tmp_path: Path
     titles = re.findall(r"<figcaption><strong>(.*?)</strong>", reader.source)
     assert titles == [
         "Learning curve",
+        "Area under the curve",
         "Final return",
         "Seeds at the threshold",
         "ΔQ",
@@ -182,12 +183,12 @@ def test_one_member_has_no_interval_and_says_so(make_run: Make, tmp_path: Path) 
 def test_divergence_and_unfinished_runs_are_named(make_run: Make, tmp_path: Path) -> None:
     lost = make_run("lost", "dqn", [(0, 1), (0, 2)], seeds=[4, 5], diverged={1: 700}, config={"steps": 96000})
     killed = make_run("killed", "dqn+sadq", [(0, 1)], seeds=[6], finished=False, config={"steps": 96000})
-    empty = make_run("empty", "c51", [()], finished=False)
+    empty = make_run("empty", "c51", [()], finished=False, config={"steps": 96000})
     text = read(write_report([lost, killed, empty], tmp_path / "out")).text
     assert "lost: seed 5 diverged at step 700" in text and "its evaluations are included" in text
     assert "killed is unfinished: its numbers are those of the first 1,000 of 96,000 steps" in text
     assert "1,000 of 96,000" in text and "unknown" in text
-    assert "empty: it holds no complete evaluation yet." in text and "c51 ends at not known." in text
+    assert "empty: it holds no complete evaluation yet." in text and "c51 and dqn on BitFlip with 8 bits cannot be compared" in text
     assert "dqn+sadq (α = 0.2) and dqn on BitFlip with 8 bits cannot be compared" in text
     assert "no seed has a score in both" in text
     json.loads((tmp_path / "out" / "report.json").read_text(), parse_constant=lambda name: pytest.fail(name))

@@ -115,3 +115,13 @@ def test_what_cannot_be_compared_is_said() -> None:
 def test_the_threshold_lies_between_untrained_agents_and_the_best_arm() -> None:
     assert verdicts.common_threshold([0.0, 20.0], [[100.0] * 4, [110.0] * 4]) == pytest.approx(10 + 0.8 * 100)
     assert verdicts.common_threshold([-500.0], [[-80.0] * 3]) == pytest.approx(-500 + 0.8 * 420)
+
+
+def test_tied_seeds_settle_nothing() -> None:
+    base = dict.fromkeys(range(10), 1.0)
+    tied = contrast(FINAL_RETURN, base, base | {0: 2.0, 1: 2.0})
+    said = verdicts.verdict("b", "a", [tied])
+    assert (
+        "10 seeds, of which 8 are tied, cannot settle it even if the others agree: that takes at least 6 others."
+        in said
+    )

@@ -97,6 +97,8 @@ class Report:
     """The folder for index.html and report.json, or a file that ends in .html for the page alone."""
     against: str | None = None
     """The agent, label or run that all others are compared with; by default each +sadq agent with its base."""
+    threshold: float | None = None
+    """The return whose time to reach is compared; by default 80% of the way from untrained agents to the best."""
     title: str | None = None
     """The page's title."""
     figures: tuple[Literal["png", "pdf"], ...] = ()
@@ -105,7 +107,8 @@ class Report:
     def __call__(self) -> int:
         from sadq.report.page import write_report
 
-        page = write_report(self.runs, self.out, self.title, against=self.against, figures=self.figures)
+        chosen: dict[str, Any] = {"against": self.against, "threshold": self.threshold, "figures": self.figures}
+        page = write_report(self.runs, self.out, self.title, **chosen)
         print(f"report: {page}")
         return 0
 

@@ -1,1 +1,1 @@
-"""Reports on run folders: what was measured, in words, tables and curves; imports `experiment.scores`, no learning."""
+"""Reports on run folders: what was measured, in words, charts and tables; imports scores and presets, no learning."""

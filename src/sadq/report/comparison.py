@@ -65,19 +65,13 @@ class Comparison:
         self.environment = base.environment
         self.until = min(base.run.last_step, other.run.last_step)
         self.seeds = tuple(sorted(set(base.seeds) & set(other.seeds)))
-        named = base.run.agent == other.run.agent  # then a label says what the two were meant to differ in
-        self.unlike = likeness.unlike(base.known_settings, other.known_settings)
-        if named:
-            told = f"{base.label}{other.label}"
-            self.unlike = {
-                name: values for name, values in self.unlike.items() if f"{likeness.spoken(name)} = " not in told
-            }
+        self.unlike = unlike(base, other)
         self.values = {
             name: (by_seed(base, name, self.until, threshold), by_seed(other, name, self.until, threshold))
             for name in MEASURES
             if name != STEPS_TO_THRESHOLD.name or threshold is not None
         }
-        names = (base.run.name, base.label, other.run.name, other.label)
+        names = (self.environment, base.label, other.label)
         self.contrasts = [
             verdicts.contrast(MEASURES[name], *values, seed, *names) for name, values in self.values.items()
         ]
@@ -125,6 +119,15 @@ class Comparison:
         }
 
 
+def unlike(base: Line, other: Line) -> dict[str, tuple[str, str]]:
+    """Settings in which two lines differ, apart from what makes them the arms that they are."""
+    found = likeness.unlike(base.known_settings, other.known_settings, (*base.declared, *other.declared))
+    if base.run.agent != other.run.agent:
+        return found
+    told = f"{base.label}{other.label}"  # of two lines of one agent the labels say what they were meant to differ in
+    return {name: values for name, values in found.items() if f"{likeness.spoken(name)} = " not in told}
+
+
 def by_seed(line: Line, measure: str, until: int, threshold: float | None) -> dict[int, float]:
     """A measure of every seed of a line, from its evaluations up to a step."""
     if measure == STEPS_TO_THRESHOLD.name and threshold is not None:
@@ -135,34 +138,37 @@ def by_seed(line: Line, measure: str, until: int, threshold: float | None) -> di
     return dict(zip(line.seeds, values.tolist(), strict=True))
 
 
-def thresholds_of(lines: Sequence[Line]) -> dict[str, float | None]:
-    """Environment -> the return that is worth reaching there; None where nothing was learned."""
+def thresholds_of(lines: Sequence[Line], given: float | None = None) -> dict[str, float | None]:
+    """Environment -> the return that is worth reaching there, or the one given; None where nothing was learned."""
     found: dict[str, float | None] = {}
     for environment in dict.fromkeys(line.environment for line in lines):
         here = [line for line in lines if line.environment == environment and line.run.steps.size > 1]
         first = np.concatenate([line.returns[:, 0] for line in here]) if here else np.zeros(0)
         final = [scores[np.isfinite(scores)] for line in here if (scores := line.scores()["final_return"]).size]
         final = [scores for scores in final if scores.size]
-        found[environment] = None
-        if np.isfinite(first).any() and final:
+        found[environment] = given
+        if given is None and np.isfinite(first).any() and final:
             threshold = verdicts.common_threshold(first.tolist(), [scores.tolist() for scores in final])
             found[environment] = threshold if threshold > np.nanmean(first) else None
     return found
 
 
-def comparisons_of(lines: Sequence[Line], seed: int = 0, against: str | None = None) -> list[Comparison]:
-    """Every line that has something to be compared with, and p-values corrected for how many there are."""
-    thresholds = thresholds_of(lines)
+def comparisons_of(
+    lines: Sequence[Line], seed: int = 0, against: str | None = None, threshold: float | None = None
+) -> list[Comparison]:
+    """Every line that has something to be compared with, p-values corrected for how many an environment has of them."""
+    thresholds = thresholds_of(lines, threshold)
     found = [Comparison(base, other, thresholds[base.environment], seed) for base, other in pairs_of(lines, against)]
-    fair = [each for each in found if each.alike]
-    corrected = iter(verdicts.corrected([one for each in fair for one in each.contrasts]))
-    for each in fair:
-        each.contrasts = [next(corrected) for _ in each.contrasts]
+    for environment in thresholds:
+        fair = [each for each in found if each.alike and each.environment == environment]
+        corrected = iter(verdicts.corrected([one for each in fair for one in each.contrasts]))
+        for each in fair:
+            each.contrasts = [next(corrected) for _ in each.contrasts]
     return found
 
 
 def pairs_of(lines: Sequence[Line], against: str | None = None) -> list[tuple[Line, Line]]:
-    """(base, other): with the base that was asked for; else guided lines with their plain twins; else with the first."""
+    """(base, other): with the base that was asked for; else guided lines with their plain twins, others with the first."""
     pairs: list[tuple[Line, Line]] = []
     named = {name for line in lines for name in names_of(line)}
     if against is not None and against not in named:
@@ -173,8 +179,8 @@ def pairs_of(lines: Sequence[Line], against: str | None = None) -> list[tuple[Li
             bases = [line for line in here if against in names_of(line)]
             pairs += [(base, other) for other in here if other not in bases for base in bases]
             continue
-        twins = [pair for guided in here if guided.run.guided for pair in _twins(guided, here)]
-        pairs += twins or [(here[0], other) for other in here[1:]]
+        for index, line in enumerate(here):
+            pairs += (line.run.guided and _twins(line, here)) or ([(here[0], line)] if index else [])
     return pairs
 
 
@@ -186,7 +192,7 @@ def names_of(line: Line) -> tuple[str, ...]:
 def _twins(guided: Line, here: Sequence[Line]) -> list[tuple[Line, Line]]:
     """A guided line with the plain lines of its agent: those of equal settings, if any has them, else all."""
     bases = [line for line in here if line.run.agent == guided.run.base_agent]
-    equal = [base for base in bases if not likeness.unlike(base.known_settings, guided.known_settings)]
+    equal = [base for base in bases if not unlike(base, guided)]
     return [(base, guided) for base in equal or bases]
 
 

@@ -49,12 +49,19 @@ class Report:
 
     @classmethod
     def of(
-        cls, runs: Sequence[Path | str], title: str | None = None, seed: int = 0, against: str | None = None
+        cls,
+        runs: Sequence[Path | str],
+        title: str | None = None,
+        seed: int = 0,
+        against: str | None = None,
+        threshold: float | None = None,
+        arms: Sequence[str] | None = None,
     ) -> "Report":
-        """Reads the runs; `against` names the base of all comparisons, `seed` is the bootstrap's."""
-        loaded = load_all(runs)
+        """Reads the runs. `against` names the base of all comparisons, `threshold` the return whose time is compared,
+        `arms` how a study spells each run; `seed` is the bootstrap's."""
+        loaded = load_all(runs, arms)
         lines = lines_of(loaded)
-        comparisons = comparisons_of(lines, seed, against)
+        comparisons = comparisons_of(lines, seed, against, threshold)
         notes = [each.warning for each in comparisons if not each.alike]
         notes += apart(lines)
         notes += [note for run in loaded for note in notes_on(run, [line for line in lines if line.run is run])]
@@ -64,7 +71,7 @@ class Report:
             lines,
             [Summary(line, seed) for line in lines],
             comparisons,
-            thresholds_of(lines),
+            thresholds_of(lines, threshold),
             aggregate(lines, seed),
             styles_of(lines),
             notes,
@@ -213,7 +220,7 @@ def _explanations(seed: int) -> Iterator[str]:
         "Pairs share a seed, hence initial weights, exploration and sampling keys. Brackets around a paired difference are "
         "all shifts that the sign-flip test does not reject; the test asks how many of all ways to flip the signs of "
         "the differences give a mean at least as far from zero. p-values are corrected by Holm's method for all "
-        "comparisons and measures of the page."
+        "comparisons and measures of an environment."
     )
     yield (
         "P(improvement) is how often a run of one arm beats a run of the other, drawn independently; paired wins is "

@@ -62,7 +62,8 @@ class Section:
     def charts(self) -> Iterator[str]:
         """The return first and what explains it beside it; then how the seeds are spread; then all else recorded."""
         yield self._recorded("returns", "Learning curve", "Greedy evaluation.", "Return", wide=True)
-        yield self._final()
+        yield self._spread("area_under_curve", "Area under the curve", "The return averaged over the whole run.")
+        yield self._spread("final_return", "Final return", "Mean of the last five evaluations.")
         yield self._reached()
         for name, caption in RECORDED.items():
             if name == "alpha" and not self._gated():
@@ -108,14 +109,14 @@ class Section:
         caption = f"What the environment measures: {unit}."
         return charts.curves(Chart(title, caption, title, until=self.until), traces, self.styles)
 
-    def _final(self) -> str:
+    def _spread(self, score: str, title: str, caption: str) -> str:
         rows = [
-            (each.line.label, each.scores["final_return"], each.interquartile_mean["final_return"])
+            (each.line.label, each.scores[score], each.interquartile_mean[score])
             for each in self.summaries
-            if np.isfinite(each.scores["final_return"]).any()
+            if np.isfinite(each.scores[score]).any()
         ]
-        caption = "Mean of the last five evaluations. Dots: seeds; bar: interquartile mean with its 95% interval."
-        return charts.strip(Chart("Final return", caption, "", "Return"), rows, self.styles)
+        caption += " Dots: seeds; bar: interquartile mean with its 95% interval."
+        return charts.strip(Chart(title, caption, "", "Return"), rows, self.styles)
 
     def _reached(self) -> str:
         if self.threshold is None:

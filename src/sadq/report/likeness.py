@@ -1,7 +1,7 @@
 """Whether two runs may be compared: the settings in which they differ, apart from those that make an arm what it is."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 OWN = ("agent", "alpha", "model", "pacing", "gate", "guidance")
@@ -44,10 +44,13 @@ def differing(one: Settings, other: Settings) -> dict[str, tuple[str, str]]:
     return {name: (one.get(name, "none"), other.get(name, "none")) for name in shown}
 
 
-def unlike(one: Settings, other: Settings) -> dict[str, tuple[str, str]]:
-    """The differences that a comparison of two arms would be confounded by."""
-    found = differing(one, other)
-    return {name: values for name, values in found.items() if part(name) not in (*OWN, *UNRELATED)}
+def unlike(one: Settings, other: Settings, declared: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+    """The differences that a comparison of two arms would be confounded by; not those that are declared to be theirs."""
+
+    def own(name: str) -> bool:
+        return part(name) in (*OWN, *UNRELATED) or any(name == each or name.startswith(f"{each}.") for each in declared)
+
+    return {name: values for name, values in differing(one, other).items() if not own(name)}
 
 
 def spoken(name: str) -> str:

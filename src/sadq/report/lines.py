@@ -22,13 +22,13 @@ class Line:
     """The members of one run that differ only by their seed: one row of a table, one curve of a plot."""
 
     def __init__(self, run: Run, indices: list[int]):
-        self.run, self.indices, self.label = run, tuple(indices), run.agent
+        self.run, self.indices, self.label = run, tuple(indices), run.arm or run.agent
         self.members = [run.members[index] for index in indices]
         self.seeds = [member.seed for member in self.members]
         self.settings, self.alpha = self.members[0].settings, self.members[0].alpha
         game = self.settings.get("game")  # of a fleet that plays several
         self.environment = run.environment if game is None else f"atari/{game}"
-        self.kind = self.environment, run.agent
+        self.kind = self.environment, self.label
         self.known_settings = likeness.settings_of(run.header["config"], self.settings, run.guided)
         self.returns, self.overestimation = run.returns[indices], run.overestimation[indices]
         found = {"returns": (run.steps, self.returns), "overestimation": (run.steps, self.overestimation)}
@@ -54,9 +54,17 @@ class Line:
     @property
     def spoken(self) -> str:
         """Its name in a sentence: a guided line says its weight."""
+        if self.run.arm:
+            return self.label
         agent, _, rest = self.label.partition(", ")
         rest = rest or ("" if self.alpha is None else f"α = {self.alpha:g}")
         return f"{agent} ({rest})" if rest else agent
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The settings that a study's spelling of this line names: they are what it is compared for."""
+        spelled = (self.run.arm or "").partition(":")[2]
+        return tuple(one.partition("=")[0].strip() for one in spelled.split(",") if "=" in one)
 
 
 def _with_values(curves: dict[str, Curve]) -> dict[str, Curve]:

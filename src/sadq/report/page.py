@@ -19,12 +19,14 @@ def write_report(
     *,
     seed: int = 0,
     against: str | None = None,
+    threshold: float | None = None,
+    arms: Sequence[str] | None = None,
     figures: Sequence[str] = (),
 ) -> Path:
     """Writes the report and gives the page's path.
 
     `out` is a folder, for index.html and report.json, or a file that ends in .html, for the page alone. `figures` names
-    formats, png or pdf, in which the charts are written beside it too.
+    formats, png or pdf, in which the charts are written beside it too. All else is as `Report.of` has it.
     """
     out = Path(out)
     alone = out.suffix.lower() in (".html", ".htm")
@@ -32,7 +34,7 @@ def write_report(
     for name in figures:
         if name not in FIGURES:
             raise SadqError(f"Figures cannot be written as {name!r}: expected {' or '.join(FIGURES)}.")
-    report = Report.of(runs, title, seed, against)
+    report = Report.of(runs, title, seed, against, threshold, arms)
     files: dict[str, bytes] = {}
     if figures:
         from sadq.report.plots import figures_of  # matplotlib takes a second to load, and a page does without

@@ -44,9 +44,9 @@ class Member:
 class Run:
     """M members, S evaluations, T metric intervals; NaN wherever a value is missing or was not finite."""
 
-    def __init__(self, folder: Path | str, name: str | None = None):
-        """Reads the run in `folder`, or tells in a `SadqError` why there is none."""
-        self.folder = Path(folder)
+    def __init__(self, folder: Path | str, name: str | None = None, arm: str | None = None):
+        """Reads the run in `folder`, or tells in a `SadqError` why there is none; `arm` is how a study spells it."""
+        self.folder, self.arm = Path(folder), arm
         self.name = name or self.folder.resolve().name
         self.header = _header(self.folder)
         config, listed, notes = self.header["config"], self.header["members"], []
@@ -95,7 +95,7 @@ class Run:
         self.notes = tuple(notes)
 
 
-def load_all(folders: Sequence[Path | str]) -> list[Run]:
+def load_all(folders: Sequence[Path | str], arms: Sequence[str] | None = None) -> list[Run]:
     """All the runs, under names that differ: the folder's own, with as many of its parents as that takes."""
     if not folders:
         raise SadqError("No run was given: name at least one folder that a training run has written.")
@@ -107,7 +107,8 @@ def load_all(folders: Sequence[Path | str]) -> list[Run]:
     depth = next(depth for depth in count(1) if len({place.parts[-depth:] for place in places}) == len(places))
     names = ["/".join(place.parts[-depth:]) for place in places]
     try:
-        return [Run(folder, name) for folder, name in zip(folders, names, strict=True)]
+        spelled: Sequence[str | None] = arms or [None] * len(folders)
+        return [Run(folder, name, arm) for folder, name, arm in zip(folders, names, spelled, strict=True)]
     except OSError as error:
         raise SadqError(f"{error.filename} cannot be read: {error.strerror}.") from error
 

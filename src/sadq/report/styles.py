@@ -41,7 +41,7 @@ def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
     for line in lines:
         family = families.index(line.run.base_agent)
         twin = line.run.agent in guided
-        siblings = [other.label for other in lines if other.kind == line.kind]
+        siblings = [other.label for other in lines if _agent(other) == _agent(line)]
         if len(siblings) > 1:
             colours = scale(siblings.index(line.label) / (len(siblings) - 1))
         else:
@@ -49,6 +49,10 @@ def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
         dashes: Dashes = "--" if twin else "-" if family < len(COLOURS) else "-."
         styles.setdefault(line.label, Style(*colours, dashes))
     return styles
+
+
+def _agent(line: Line) -> tuple[str, str]:
+    return line.environment, line.run.agent
 
 
 def scale(place: float) -> tuple[str, str]:

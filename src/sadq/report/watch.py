@@ -1,6 +1,7 @@
 """`sadq watch`: the same page on this machine alone, made anew while its runs go on."""
 
 import hashlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -128,8 +129,10 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
 
 
 def watch(watched: Watched, port: int, say: Callable[[str], None]) -> None:
-    """Serves until it is interrupted."""
+    """Serves until it is interrupted, by Ctrl-C or from outside, also where a shell has it in the background."""
     server = server_of(watched, port)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     say(f"watching: http://{ADDRESS}:{server.server_address[1]}/ (Ctrl-C stops; the runs go on)")
     try:
         server.serve_forever(poll_interval=0.2)

@@ -21,7 +21,7 @@ from sadq.experiment.records import to_json
 from sadq.report import stats
 from sadq.report.page import write_report
 from sadq.studies import sweep
-from sadq.studies.arms import bases, parse_arms
+from sadq.studies.arms import Arm, bases, parse_arms
 from sadq.studies.judged import Judged, Outcome
 from sadq.studies.sweep import Job, Runner
 
@@ -85,7 +85,10 @@ def compare_configs(
     page = None
     if report:
         title = f"{', '.join(arm.label for arm in parsed)} on {shared.environment}"
-        page = write_report([outcome.folder for outcome in outcomes], out / REPORT, title)
+        spelled = [arm.label for arm in parsed]
+        base = Arm.parse(against).label if against else None
+        folders = [outcome.folder for outcome in outcomes]
+        page = write_report(folders, out / REPORT, title, against=base, threshold=threshold, arms=spelled)
     comparison = Comparison(judged, shared, page)
     write_json(out / DOCUMENT, comparison.as_dict())
     return comparison

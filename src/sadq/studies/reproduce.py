@@ -80,7 +80,8 @@ def reproduce(
         {"preset": part.preset} | _with_extras(each, artefact) for part, each in zip(parts, judged, strict=True)
     ]
     folders = [outcome.folder for each in judged for outcome in each.outcomes]
-    page = write_report(folders, out / REPORT, f"{name}: {artefact.shows}")
+    spelled = [outcome.arm.label for each in judged for outcome in each.outcomes]
+    page = write_report(folders, out / REPORT, f"{name}: {artefact.shows}", arms=spelled)
     words = [line for each in judged for line in each.lines()]
     write_json(out / RESULT, _plain(record))
     return Reproduction(_plain(record), tuple(words), out / RESULT, page)
