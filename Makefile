@@ -21,7 +21,7 @@ run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and com
 	$(BIN)/sadq report $(DEMO)/dueling $(DEMO)/dueling+sadq --out $(DEMO)/report
 
 test: $(READY)  ## Everything that is fast
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not learning"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not learning"
 
 lint: $(READY)  ## Style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -20,31 +20,23 @@ AGAIN = 500  # MB more than what could not be given back the last time
 # again takes a sixth of the time. `forget` looks for them after each module.
 gc.set_threshold(100_000, 50, 1000)
 
-OPTIMISED = ("dynamics", "envs", "thresholds", "test_agents.py")
+OPTIMISED = ("dynamics", "envs", "thresholds", "test_agents.py", "test_model_updates.py")
 """What is compiled as a user's programs are: where they run for long, and where two programs must give the same bits."""
 UNOPTIMISED = "jax_disable_most_optimizations"
-BY_AGENT = ("test_agents.py", "test_vectorised.py")
-"""Long modules, whose agents have nothing in common."""
+LONG = ("test_agents.py", "test_atari.py", "test_vectorised.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest modules come first, so that no worker is left alone with one."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares compiled programs runs in one worker, which compiles them once; the longest modules come first."""
-    items.sort(key=lambda item: item.path.name not in BY_AGENT)
-    for item in items:
-        group = str(item.path.relative_to(Path(__file__).parent))
-        if item.path.name in BY_AGENT and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            group += " ".join(map(str, item.callspec.params.values()))
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Most programs here are large and run for an instant: optimising them would be most of the time that tests take."""
-    folder = request.path.relative_to(Path(__file__).parent).parts[0]
-    jax.config.update(UNOPTIMISED, folder not in OPTIMISED)
-    yield
-    jax.config.update(UNOPTIMISED, False)
+    quickly = not {item.path.name, item.path.relative_to(Path(__file__).parent).parts[0]} & set(OPTIMISED)
+    jax.config.update(UNOPTIMISED, quickly)
+    os.environ[UNOPTIMISED.upper()] = str(quickly)  # processes that a test starts compute the same bits
 
 
 @pytest.fixture(scope="module", autouse=True)

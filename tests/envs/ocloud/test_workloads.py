@@ -68,8 +68,8 @@ def test_of_the_generator_s_jobs_a_share_is_kept_whole():
     rates = [statistics(workload.training)["tasks_per_second"] for workload in (everything, kept)]
     assert rates[1] == pytest.approx(rates[0] / 40, rel=0.03)
     gap = kept.training[1:, 0]
-    # Jobs seldom meet in a second now, so the tasks without a gap are those of one job.
-    assert 1 / (gap > 0).mean() == pytest.approx(18.8 / 4.65, rel=0.05)
+    # Only one job in ten meets another in its second now, so tasks without a gap are mostly those of one job.
+    assert 1 < 4.65 / 18.8 / (gap > 0).mean() < 1.15
     for column in (1, 2, 3):
         assert kept.training[:, column].mean() == pytest.approx(everything.training[:, column].mean(), rel=0.02)
 
