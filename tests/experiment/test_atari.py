@@ -1,7 +1,6 @@
 """Atari end to end, in small: agents with and without SADQ on two games, exact resume, and members that are padded."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -68,9 +67,15 @@ def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], names=
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> tiny_runs.Experiment:
+    """QR-DQN on both games. Not to be changed."""
+    return tiny_runs.train(tmp_path_factory.mktemp("plain") / "run", small("qrdqn"))
+
+
 @pytest.mark.parametrize("agent", ["qrdqn", "iqn", "coact"])
-def test_at_alpha_one_it_is_its_base_also_where_it_was_stopped_and_resumed(agent, tmp_path):
-    base = tiny_runs.train(tmp_path / "base", small(agent))
+def test_at_alpha_one_it_is_its_base_also_where_it_was_stopped_and_resumed(agent, plain, tmp_path):
+    base = plain if agent == "qrdqn" else tiny_runs.train(tmp_path / "base", small(agent))
     tiny_runs.train(tmp_path / "halves", small(f"{agent}+sadq", alpha=(1.0,)), tiny_runs.stop_at(80))
     resumed = tiny_runs.resume(tmp_path / "halves")
     assert resumed.exact and resumed.step == base.step == 160
@@ -78,7 +83,15 @@ def test_at_alpha_one_it_is_its_base_also_where_it_was_stopped_and_resumed(agent
     assert base.folder.evaluations == resumed.folder.evaluations
 
 
-def test_a_padded_members_run_is_that_of_the_member_resumed_or_in_a_squad_or_alone(tmp_path, monkeypatch):
+def test_squads_are_the_fleet(plain, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "SQUADS", 2)
+    squads = tiny_runs.train(tmp_path / "squads", small("qrdqn"))
+    assert isinstance(squads.loop, SquadLoop) and len(squads.loop.squads) == 2
+    assert_same(leaves(plain.state), leaves(squads.state))
+    assert plain.folder.evaluations == squads.folder.evaluations
+
+
+def test_a_padded_members_run_is_that_of_the_member_resumed_or_alone(tmp_path):
     """Breakout has 4 actions, Pong 6: its network has two that are never taken, and never looked at."""
     fleet = tiny_runs.train(tmp_path / "fleet", small("qrdqn+sadq"))
     last = fleet.folder.metrics[-1]
@@ -88,12 +101,6 @@ def test_a_padded_members_run_is_that_of_the_member_resumed_or_in_a_squad_or_alo
     tiny_runs.train(tmp_path / "halves", small("qrdqn+sadq"), tiny_runs.stop_at(80))
     resumed = tiny_runs.resume(tmp_path / "halves")
     assert_same(leaves(fleet.state), leaves(resumed.state))  # the model among them
-
-    monkeypatch.setattr(build, "SQUADS", 2)
-    squads = tiny_runs.train(tmp_path / "squads", small("qrdqn+sadq"))
-    assert isinstance(squads.loop, SquadLoop) and len(squads.loop.squads) == 2
-    assert_same(leaves(fleet.state), leaves(squads.state))
-    assert fleet.folder.evaluations == squads.folder.evaluations
 
     padded = ("max_frames=300", "actions=6")
     alone = tiny_runs.train(tmp_path / "alone", small("qrdqn+sadq", "atari/Breakout", environment_settings=padded))
@@ -178,10 +185,8 @@ def test_a_fleet_that_does_not_fit_says_how_many_members_would(monkeypatch):
         check_memory(learner, hyper(5))
 
 
-def test_a_checkpoint_of_a_game_with_other_actions_is_refused(tmp_path):
-    path: Path = tmp_path / "run"
-    tiny_runs.train(path, small("qrdqn"))
-    saved = checkpoint.latest(path / CHECKPOINTS)
+def test_a_checkpoint_of_a_game_with_other_actions_is_refused(plain, tmp_path):
+    saved = checkpoint.latest(plain.folder.path / CHECKPOINTS)
     other = tmp_path / "other"
     experiment = tiny_runs.create(small("qrdqn", "atari/Breakout,Alien"), other)
     with pytest.raises(SadqError, match="does not belong to this run"):
