@@ -57,15 +57,15 @@ def synthetic(seed: int = 0, job_share: float = 1.0) -> Workload:
 def generate(random: np.random.Generator, count: int, job_share: float = 1.0) -> np.ndarray:
     """A stream of `count` tasks: jobs arrive in bursts, the tasks of a job together; each job is kept by chance."""
     pause = 1 / (JOBS_PER_SECOND * (1 - SIMULTANEOUS))  # mean of the gaps that are not zero
-    # A job has a task at least, so `count` jobs are enough; of fewer than all, those with half as many tasks again.
+    # A job has a task at least, so `count` jobs are enough; of a share of them, as many as have half as many tasks again.
     jobs = max(count, math.ceil(1.5 * count / (TASKS_PER_JOB * checked_share(job_share))))
     gaps = np.where(random.random(jobs) < SIMULTANEOUS, 0, random.geometric(1 / pause, jobs))
     sizes = random.geometric(1 / TASKS_PER_JOB, jobs)
-    seconds = np.cumsum(gaps)
+    begun = np.cumsum(gaps)
     if job_share < 1:
         kept = random.random(jobs) < job_share
-        seconds, sizes = seconds[kept], sizes[kept]
-    arrival = np.repeat(seconds, sizes)[:count]
+        begun, sizes = begun[kept], sizes[kept]
+    arrival = np.repeat(begun, sizes)[:count]
     count = len(arrival)
 
     share = random.random(count)
