@@ -20,8 +20,8 @@ AGAIN = 500  # MB more than what could not be given back the last time
 # again takes a sixth of the time. `forget` looks for them after each module.
 gc.set_threshold(100_000, 50, 1000)
 
-OPTIMISED = ("dynamics", "envs", "thresholds", "test_agents.py", "test_model_updates.py")
-"""What is compiled as a user's programs are: where they run for long, and where two programs must give the same bits."""
+OPTIMISED = ("dynamics", "envs", "thresholds", "test_model_updates.py")
+"""What is compiled as a user's programs are: where they run for long, or where two must give the same bits."""
 UNOPTIMISED = "jax_disable_most_optimizations"
 LONG = ("test_agents.py", "test_atari.py", "test_vectorised.py")
 

@@ -76,11 +76,6 @@ def base(request) -> Iterator[str]:
     lived.cache_clear()
 
 
-def variants_of(base: str) -> list[str]:
-    """Guided, and guided by a true mixture where the return has quantiles."""
-    return [f"{base}+sadq", *([f"{base}+sadq{MIXTURE}"] if base in MIXED else [])]
-
-
 def learned(state: MemberState, index: int) -> dict[str, Any]:
     """A member but for its model."""
     own = member(state, index)
@@ -91,7 +86,7 @@ def test_alpha_one_is_the_base_agent_bit_for_bit(base):
     """Whatever becomes of the model, and although it is asked at every update."""
     plain = lived(base)
     assert plain.late.learner.model is None
-    for variant in variants_of(base):
+    for variant in (f"{base}+sadq", *([f"{base}+sadq{MIXTURE}"] if base in MIXED else [])):
         _, early, late = lived(variant)
         models = late.learner.model
         assert models.steps.tolist()[:2] == [CHUNKS * CHUNK * 10] * 2 and models.steps[BROKEN] < 10
@@ -107,47 +102,43 @@ def test_alpha_one_is_the_base_agent_bit_for_bit(base):
 
 
 def test_a_corridor_with_a_known_value_is_learned(base):
-    for variant in variants_of(base):
-        loop, _, state = lived(variant)
-        assert (state.learner.online.diverged_at == -1).all(), variant
-        evaluation = jax.tree.map(np.asarray, loop.evaluate(state, 0))
-        assert (evaluation.lengths <= 4).all() and len(np.unique(evaluation.lengths)) > 1, variant
-        np.testing.assert_allclose(evaluation.discounted, 0.9 ** (evaluation.lengths - 1), rtol=1e-5)
-        for index in range(evaluation.lengths.shape[0]):
-            assert_knows_the_corridor(member(state.learner.online.parameters, index))
+    loop, _, state = lived(f"{base}+sadq")
+    assert (state.learner.online.diverged_at == -1).all()
+    evaluation = jax.tree.map(np.asarray, loop.evaluate(state, 0))
+    assert (evaluation.lengths <= 4).all() and len(np.unique(evaluation.lengths)) > 1
+    np.testing.assert_allclose(evaluation.discounted, 0.9 ** (evaluation.lengths - 1), rtol=1e-5)
+    for index in range(evaluation.lengths.shape[0]):
+        assert_knows_the_corridor(member(state.learner.online.parameters, index))
 
 
 def test_priorities_follow_what_is_learned(base):
     prioritised = isinstance(AGENTS[base].replay, Prioritised)
-    for variant in variants_of(base):
-        sampler = lived(variant).late.sampler
-        assert (sampler is not None) == prioritised
-        if sampler is not None:
-            for leaves in sampler.leaves:
-                assert len(np.unique(leaves)) > 10 and (leaves >= 0).all()
+    sampler = lived(f"{base}+sadq").late.sampler
+    assert (sampler is not None) == prioritised
+    if sampler is not None:
+        for leaves in sampler.leaves:
+            assert len(np.unique(leaves)) > 10 and (leaves >= 0).all()
 
 
 def test_evaluation_is_deterministic_and_by_the_mean_alone(base):
     """No noise in layers, no random levels, no draw from a posterior; an ensemble by its average."""
-    for variant in variants_of(base):
-        loop, _, state = lived(variant)
-        once, again = (jax.tree.map(np.asarray, loop.evaluate(state, 0)) for _ in range(2))
-        assert difference(once, again) == 0
-        for index in range(once.predicted.shape[0]):
-            values = np.asarray(settled_values(member(state.learner.online.parameters, index), jnp.eye(5), None))
-            # Where right is always taken, an episode's length tells the cell that it began in.
-            np.testing.assert_allclose(once.predicted[index], values.max(axis=1)[4 - once.lengths[index]], rtol=1e-5)
+    loop, _, state = lived(f"{base}+sadq")
+    once, again = (jax.tree.map(np.asarray, loop.evaluate(state, 0)) for _ in range(2))
+    assert difference(once, again) == 0
+    for index in range(once.predicted.shape[0]):
+        values = np.asarray(settled_values(member(state.learner.online.parameters, index), jnp.eye(5), None))
+        # Where right is always taken, an episode's length tells the cell that it began in.
+        np.testing.assert_allclose(once.predicted[index], values.max(axis=1)[4 - once.lengths[index]], rtol=1e-5)
 
 
 def test_a_resume_is_exact(base, tmp_path: Path):
-    for variant in variants_of(base):
-        loop, whole, _ = lived(variant)
-        state, _ = loop.advance(loop.start(), 0)
-        meta = dict.fromkeys(checkpoint.RECORDED, 0)
-        saved = checkpoint.save(tmp_path / variant, CHUNK, state, loop.outside(), meta)
-        _, tensors, outside = checkpoint.load(saved)
-        resumed = checkpoint.fill(loop.start(), tensors, saved)
-        assert difference(kept(resumed), kept(loop.start())) > 0
-        assert loop.restore(resumed, outside)
-        resumed, _ = loop.advance(resumed, CHUNK)
-        assert difference(whole, kept(resumed)) == 0, variant
+    loop, whole, _ = lived(f"{base}+sadq")
+    state, _ = loop.advance(loop.start(), 0)
+    meta = dict.fromkeys(checkpoint.RECORDED, 0)
+    saved = checkpoint.save(tmp_path / "run", CHUNK, state, loop.outside(), meta)
+    _, tensors, outside = checkpoint.load(saved)
+    resumed = checkpoint.fill(loop.start(), tensors, saved)
+    assert difference(kept(resumed), kept(loop.start())) > 0
+    assert loop.restore(resumed, outside)
+    resumed, _ = loop.advance(resumed, CHUNK)
+    assert difference(whole, kept(resumed)) == 0
