@@ -161,7 +161,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
             ray.init(
                 address=address or "local", log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR
             )
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except Exception as error:  # Ray has no type of its own for it
             reason = " ".join(str(error).split())
             raise SadqError(f"No Ray cluster answers at {address or 'this machine'}: {reason}") from error
     try:
