@@ -188,7 +188,10 @@ def test_divergence_and_unfinished_runs_are_named(make_run: Make, tmp_path: Path
     assert "lost: seed 5 diverged at step 700" in text and "its evaluations are included" in text
     assert "killed is unfinished: its numbers are those of the first 1,000 of 96,000 steps" in text
     assert "1,000 of 96,000" in text and "unknown" in text
-    assert "empty: it holds no complete evaluation yet." in text and "c51 and dqn on BitFlip with 8 bits cannot be compared" in text
+    assert (
+        "empty: it holds no complete evaluation yet." in text
+        and "c51 and dqn on BitFlip with 8 bits cannot be compared" in text
+    )
     assert "dqn+sadq (α = 0.2) and dqn on BitFlip with 8 bits cannot be compared" in text
     assert "no seed has a score in both" in text
     json.loads((tmp_path / "out" / "report.json").read_text(), parse_constant=lambda name: pytest.fail(name))
