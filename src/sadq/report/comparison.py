@@ -179,8 +179,12 @@ def pairs_of(lines: Sequence[Line], against: str | None = None) -> list[tuple[Li
             bases = [line for line in here if against in names_of(line)]
             pairs += [(base, other) for other in here if other not in bases for base in bases]
             continue
+        found: list[tuple[Line, Line]] = []
         for index, line in enumerate(here):
-            pairs += (line.run.guided and _twins(line, here)) or ([(here[0], line)] if index else [])
+            twins = _twins(line, here) if line.run.guided else []
+            first = [(here[0], line)] if index and (line, here[0]) not in found else []  # and no pair both ways round
+            found += twins or first
+        pairs += found
     return pairs
 
 
