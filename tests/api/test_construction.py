@@ -17,7 +17,15 @@ from sadq.networks import Categorical, Quantile
 
 
 def test_the_packages_front_gives_the_names_that_users_need():
-    assert set(sadq.__all__) == {"SADQ", "AgentSpec", "Environment", "SadqError", "register", "register_agent"}
+    assert set(sadq.__all__) == {
+        "SADQ",
+        "AgentSpec",
+        "Environment",
+        "SadqError",
+        "compare",
+        "register",
+        "register_agent",
+    }
     assert all(getattr(sadq, name) for name in sadq.__all__)
     with pytest.raises(AttributeError, match="no attribute 'DQN'"):
         _ = sadq.DQN

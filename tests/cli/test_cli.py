@@ -301,7 +301,7 @@ BAD_LINES = {
     "watch nowhere": "nowhere is not a folder, so there is no run to watch",
     "watch . --refresh 0": "refresh = 0.0 must be above 0 seconds.",
     "watch . --port 99999": "Port 99999 cannot be used",
-    "list everything": "Cannot list 'everything': expected presets, agents, axes, environments.",
+    "list everything": "Cannot list 'everything': expected presets, agents, axes, environments, artefacts.",
 }
 
 

@@ -109,15 +109,15 @@ def contrast(
     strata = [[*base.values()]], [[*other.values()]]
     ordered = strata if measure.higher_is_better else strata[::-1]
 
-    def stream(what: str) -> np.random.Generator:
+    def resampling(what: str) -> np.random.Generator:
         return generator_for(seed, measure.name, what, *names)
 
-    pairs = stats.paired([base[one] for one in shared], [other[one] for one in shared], stream("difference"))
+    pairs = stats.paired([base[one] for one in shared], [other[one] for one in shared], resampling("difference"))
     return Contrast(
         measure,
-        stats.aggregate(strata[0], stream("base")),
-        stats.aggregate(strata[1], stream("other")),
-        stats.probability_of_improvement(*ordered, stream("improvement")),
+        stats.aggregate(strata[0], resampling("base")),
+        stats.aggregate(strata[1], resampling("other")),
+        stats.probability_of_improvement(*ordered, resampling("improvement")),
         pairs,
         pairs.p_value,
         1,
