@@ -43,7 +43,8 @@ SMALL_MODEL = RSSM(deterministic=64, variables=8, classes=8, hidden=32, channels
 def config_of(options: argparse.Namespace, variant: str) -> Config:
     """The run of a variant."""
     base = preset(options.preset, options.agent, environment=f"atari/{','.join(options.games)}")
-    fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "evaluations": 1, "evaluation_episodes": 2}
+    fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "evaluation_episodes": 2}
+    fields["evaluations"] = options.points  # whose places are where a run may pause
     fields |= {"steps": options.steps} if options.steps else {}
     model = base.model
     if options.small:
