@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import queue
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ def work(jobs: Any, options: argparse.Namespace, until: float) -> None:
         except queue.Empty:
             return
         path, began = options.out / folder, time.time()
+        # What the run folder remembers: the command that repeats this fleet alone.
+        sys.argv[1:] = ["--out", "POOL", "--seeds", str(options.seeds), "--first-seed", str(options.first_seed)]
+        sys.argv += [] if options.steps is None else ["--steps", str(options.steps)]
+        sys.argv.append(f"{name}/{text}")
         try:
             first = options.first_seed
             shared = dataclasses.replace(preset(name), seeds=tuple(range(first, first + options.seeds)))
