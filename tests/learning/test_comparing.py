@@ -1,4 +1,4 @@
-"""What is compared at states of one's choice: values, scores and predictions by hand, for more states than there are kinds."""
+"""What is compared at states of one's choice: values, scores and predictions by hand, for more states than kinds."""
 
 import jax
 import jax.numpy as jnp
