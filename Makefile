@@ -20,8 +20,14 @@ run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and com
 	$(BIN)/sadq train bitflip-quick dueling+sadq --seeds $(SEEDS) --out $(DEMO)/dueling+sadq
 	$(BIN)/sadq report $(DEMO)/dueling $(DEMO)/dueling+sadq --out $(DEMO)/report
 
+# Most programs of the tests run for an instant, and this part of the compiler takes most of the time until then. Without it
+# two programs that compute the same thing may differ in the last bit.
+QUICKLY := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(READY)  ## Everything that is fast
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not learning"
+	$(QUICKLY) $(PYTEST) -m "not learning and not exact"
+	$(PYTEST) -m exact $$(grep -rl --include="test_*.py" "mark.exact" tests)
 
 lint: $(READY)  ## Style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -20,6 +20,11 @@ AGAIN = 500  # MB more than what could not be given back the last time
 # again takes a sixth of the time. `forget` looks for them after each module.
 gc.set_threshold(100_000, 50, 1000)
 
+# Where in the source each operation came from is written into every program that is compiled, and read by nobody here.
+for setting, value in (("jax_include_full_tracebacks_in_locations", False), ("jax_traceback_in_locations_limit", 0)):
+    jax.config.update(setting, value)
+    os.environ[setting.upper()] = str(int(value))
+
 OPTIMISED = ("dynamics", "envs", "thresholds", "test_model_updates.py")
 """What is compiled as a user's programs are: where they run for long, or where two must give the same bits."""
 UNOPTIMISED = "jax_disable_most_optimizations"

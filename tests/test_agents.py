@@ -82,6 +82,7 @@ def learned(state: MemberState, index: int) -> dict[str, Any]:
     return own._replace(learner=None)._asdict() | own.learner._replace(model=None)._asdict()
 
 
+@pytest.mark.exact
 def test_alpha_one_is_the_base_agent_bit_for_bit(base):
     """Whatever becomes of the model, and although it is asked at every update."""
     plain = lived(base)

@@ -282,6 +282,7 @@ def mixture_update(values, levels, weights, first, second, alpha, reward):
     return jax.vmap(loss_and_gradient)(values, levels, targets, both)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("count", [200, 24, 13])
 @pytest.mark.parametrize("update", [guided_update, mixture_update])
 def test_a_mix_that_is_all_base_equals_the_base_bitwise(update: Callable, count: int):

@@ -73,6 +73,7 @@ def plain(tmp_path_factory) -> tiny_runs.Experiment:
     return tiny_runs.train(tmp_path_factory.mktemp("plain") / "run", small("qrdqn"))
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("agent", ["qrdqn", "iqn", "coact"])
 def test_at_alpha_one_it_is_its_base_also_where_it_was_stopped_and_resumed(agent, plain, tmp_path):
     base = plain if agent == "qrdqn" else tiny_runs.train(tmp_path / "base", small(agent))
@@ -83,6 +84,7 @@ def test_at_alpha_one_it_is_its_base_also_where_it_was_stopped_and_resumed(agent
     assert base.folder.evaluations == resumed.folder.evaluations
 
 
+@pytest.mark.exact
 def test_squads_are_the_fleet(plain, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "SQUADS", 2)
     squads = tiny_runs.train(tmp_path / "squads", small("qrdqn"))
@@ -91,6 +93,7 @@ def test_squads_are_the_fleet(plain, tmp_path, monkeypatch):
     assert plain.folder.evaluations == squads.folder.evaluations
 
 
+@pytest.mark.exact
 def test_a_padded_members_run_is_that_of_the_member_resumed_or_alone(tmp_path):
     """Breakout has 4 actions, Pong 6: its network has two that are never taken, and never looked at."""
     fleet = tiny_runs.train(tmp_path / "fleet", small("qrdqn+sadq"))

@@ -129,6 +129,7 @@ def test_values_learn_on_beside_a_diverged_model(model_diverged):
             assert all((before[name][member] != after[name][member]).any() for member in range(2)), name
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("gate", ["fixed", "batch", "sample"])
 def test_whatever_the_gate_a_diverged_model_costs_nothing_but_its_advice(gate):
     """At alpha 1 the member is its base bit for bit, although every score and error of the model is not a number."""

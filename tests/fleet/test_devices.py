@@ -111,6 +111,7 @@ def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone
         assert steps[0] == steps[1]
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("agent", ["dqn", "teg"])
 def test_a_chunk_holds_no_second_copy_of_its_members(agent):
     """`lax.map` would: it cannot write a member back to where it was read. Both compute the same bits."""

@@ -15,6 +15,7 @@ from small_fleets import parts, scan_loop
 from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, difference, loop_of, member
 
 
+@pytest.mark.exact
 def test_every_member_is_its_solo_run_bit_for_bit():
     made = config("dueling+sadq", "CartPole-v1", seeds=(3, 5), alpha=(0.2, 0.7))
     state = advanced(loop_of(made), 2)

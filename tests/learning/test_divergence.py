@@ -35,6 +35,7 @@ def wild() -> Any:
     return jax.tree.map(lambda leaf: leaf + 3e38, MODEL)
 
 
+@pytest.mark.exact
 @pytest.mark.parametrize("gate", [Fixed(), BatchReliability(), SampleReliability()], ids=lambda one: type(one).__name__)
 def test_a_model_that_diverges_stops_learning_and_nothing_else_does(gate):
     """At alpha 1 values stay, to the bit, those of the base; and below it they go on learning."""
