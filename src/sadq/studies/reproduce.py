@@ -1,6 +1,7 @@
 """`sadq reproduce`: one of the paper's artefacts, its arms trained or gone on with, and what came of it as one record."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +88,10 @@ def reproduce(
         if only or beside or seeds is not None:
             raise SadqError("theory has neither presets nor arms nor seeds: leave --only, --beside and --seeds out.")
         about["judged"] = origin()
+        began = time.perf_counter()
         rows = theory.measure(THEORY_MDPS[quick])
-        about |= {"origins": [about["judged"]], "missing": {}, "claims": rows}
+        seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
+        about |= {"origins": [about["judged"]], "missing": {}, "seconds": seconds, "claims": rows}
         return _leave(out, about, tables.theory_table(rows), artefact)
     runs = pool or out / "runs"
     parts = plan(name, quick, seeds, only, beside)
@@ -200,6 +203,7 @@ def _leave(out: Path, record: dict[str, Any], table: tables.Table, artefact: Art
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """A line for every arm and contrast: small, and still told apart by a comparison of versions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (_lines(record) + "\n").encode())
 
 
