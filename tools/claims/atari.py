@@ -147,11 +147,13 @@ def _ratio(base: Arm, other: Arm) -> Estimate:
 
 
 def _smoother(place: Place) -> tuple[str, str]:
-    base = place.arms[PLAIN].by_seed("late_deviation")
-    found = {label: paired(base, place.arms[label].by_seed("late_deviation"), place.preset, label) for label in ALPHAS}
+    base = place.arms[PLAIN].by_seed("late_fluctuation")
+    found = {
+        label: paired(base, place.arms[label].by_seed("late_fluctuation"), place.preset, label) for label in ALPHAS
+    }
     told = ", ".join(f"α = {label.partition('@')[2]}: {signed(one)}" for label, one in found.items())
     return all_of(below(one, 0.0) for one in found.values()), (
-        f"deviation of a seed's evaluations over the second half, against α = 1: {told}"
+        f"fluctuation of a seed's late evaluations, against α = 1: {told}"
     )
 
 

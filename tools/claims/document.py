@@ -34,7 +34,9 @@ hold**: all of it lies on the other, or a part of the claim is refuted. **Not di
 goes from the base agent to the same with SADQ. Scores are interquartile means over seeds with bootstrap intervals;
 paired differences are means over shared seeds, with all shifts that an exact sign-flip test does not reject as their
 interval (with five seeds it holds 94%). *Threshold*: 80% of the way from untrained agents to the best arm. *Area*:
-time average of all greedy evaluations. *Final return*: mean of the last five.
+time average of all greedy evaluations. *Final return*: mean of the last five. *Fluctuation*: root mean square change
+from one evaluation to the next over √2, in the second half of a run. *Gain*: from the evaluation at step 0 to the best
+mean of five evaluations in a row.
 """
 
 
@@ -89,7 +91,7 @@ def document(results: Results, findings: str, figures: Sequence[str]) -> str:
         ),
         "\n## Findings\n",
         findings.strip() or "None are written down yet.",
-        "\n## Time on one machine\n",
+        "\n## Time of the vector suite\n",
         "Wall time of training, evaluations and compilation included; members of an arm train together, as one fleet.\n",
         *tables.times(results, ORDER),
         *_artefacts(results, figures),

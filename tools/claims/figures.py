@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from claims.plugged_in import BASES, TITLES
 from claims.records import Arm, Place, Record
@@ -57,6 +57,7 @@ def _motivation(record: Record) -> Figure:
         _metric(axes[1][column], arm, "delta_q", FAMILIES[1])
         axes[1][column].set(xlabel="environment steps", ylabel="ΔQ" if not column else "")
         for row in axes:
+            row[column].set_xlim(0, arm.steps)
             row[column].axvline(arm.data["delta_q_peak"]["step"], color="#555555", linestyle="--", linewidth=1)
             reached = arm.data["interquartile_mean"]["steps_to_threshold"]["value"]
             if reached is not None:
@@ -82,6 +83,7 @@ def _overview(loss: bool) -> Callable[[Record], Figure]:
                 for arm in guided:
                     _metric(axes, arm, "model_state_loss", FAMILIES[index], place_name(place.preset), share=True)
             axes.set(title="model: error of the next state", xlabel="share of the run", yscale="log")
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0))
             axes.legend()
         _shared_legend(figure, row[0])
         return figure
@@ -138,7 +140,8 @@ def _controlled(record: Record) -> Figure:
 
 
 def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    figure = Figure(figsize=(3.4 * columns, height * rows + 0.4), layout="constrained")
+    width = 3.4 * columns if columns > 1 else 6.0
+    figure = Figure(figsize=(width, height * rows + 0.4), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for one in axes.flat:
         one.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -150,16 +153,19 @@ def _curve(
 ) -> None:
     """The running mean of its evaluations over the seeds; the band is its 95% interval."""
     steps, mean, deviation = (np.array(values, np.float64) for values in arm.curve)
-    window = np.ones(min(SMOOTHED, mean.size)) / min(SMOOTHED, mean.size)
-    shown, spread = (np.convolve(values, window, mode="valid") for values in (mean, deviation))
-    at = steps[-shown.size :]
+    shown, spread = _running(mean), _running(deviation)
     axes.plot(
-        at, shown, color=colour, linestyle=dashes, linewidth=1.9 if front else 1.1, label=name or arm.label,
+        steps, shown, color=colour, linestyle=dashes, linewidth=1.9 if front else 1.1, label=name or arm.label,
         zorder=3 if front else 2,
     )  # fmt: skip
     if band:
         half = NORMAL * spread / np.sqrt(len(arm.seeds))
-        axes.fill_between(at, shown - half, shown + half, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(steps, shown - half, shown + half, color=colour, alpha=0.15, linewidth=0)
+
+
+def _running(values: np.ndarray) -> np.ndarray:
+    """The mean of the last five, at the beginning of as many as there are."""
+    return np.array([values[max(0, end - SMOOTHED) : end].mean() for end in range(1, values.size + 1)])
 
 
 def _metric(axes: Axes, arm: Arm, name: str, colour: Any, label: str | None = None, share: bool = False) -> None:
@@ -171,7 +177,8 @@ def _metric(axes: Axes, arm: Arm, name: str, colour: Any, label: str | None = No
 
 def _shared_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+    columns = max(2, round(figure.get_figwidth() / 1.7))
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), columns))
 
 
 DRAWN: dict[str, Callable[[Record], Figure]] = {

@@ -129,12 +129,11 @@ def _overestimates(place: Place) -> tuple[str, str]:
 
 
 def _steadier(place: Place) -> tuple[str, str]:
-    base, guided = _pooled(place, "late_deviation")
+    base, guided = _pooled(place, "late_fluctuation")
     found = paired(base, guided, place.preset, "stability")
     means = [number(np.nanmean([*values.values()])) for values in (base, guided)]
     return below(found, 0.0), (
-        f"deviation of a seed's evaluations over the second half, mean over the four bases: {means[0]} → {means[1]}, "
-        f"paired {signed(found)}"
+        f"fluctuation of late evaluations, mean over the four bases: {means[0]} → {means[1]}, paired {signed(found)}"
     )
 
 
@@ -149,12 +148,12 @@ def _frequency() -> Iterator[Claim]:
 
     def faster(place: Place) -> tuple[str, str]:
         slope = trend([place.arms[label].by_seed("steps_to_threshold") for label in FREQUENCIES], "steps")
-        told = f"steps to the threshold at {row(place, 'steps_to_threshold')}; {signed(slope)} a step of k"
+        told = f"steps to the threshold at {row(place, 'steps_to_threshold')}; {signed(slope)} for each next k"
         return below(slope, 0.0), told
 
     def higher(place: Place) -> tuple[str, str]:
         slope = trend([place.arms[label].by_seed("final_return") for label in FREQUENCIES], "final")
-        return above(slope, 0.0), f"final return at {row(place, 'final_return')}; {signed(slope)} a step of k"
+        return above(slope, 0.0), f"final return at {row(place, 'final_return')}; {signed(slope)} for each next k"
 
     def fastest(place: Place) -> tuple[str, str]:
         steps = {label: place.arms[label].middle("steps_to_threshold").value for label in FREQUENCIES}
@@ -176,15 +175,15 @@ def _frequency() -> Iterator[Claim]:
         ends = [np.mean([*place.arms[label].by_seed("model_loss_last").values()]) for label in FREQUENCIES]
         return below(slope, 0.0), (
             f"loss at the end for k = 1, 5, 10, 20: {', '.join(f'{one:.2g}' for one in ends)}; its logarithm (base 10), "
-            f"mean over the run, {signed(slope)} a step of k"
+            f"mean over the run, {signed(slope)} for each next k"
         )
 
     def steady(place: Place) -> tuple[str, str]:
-        own = [place.arms[label].by_seed("late_deviation") for label in FREQUENCIES]
+        own = [place.arms[label].by_seed("late_fluctuation") for label in FREQUENCIES]
         slope = trend(own, "stability")
         means = ", ".join(number(np.mean([*one.values()])) for one in own)
         return below(slope, 0.0), (
-            f"evaluations of the run's second half deviate by {means} at k = 1, 5, 10, 20; {signed(slope)} a step of k"
+            f"late evaluations fluctuate by {means} at k = 1, 5, 10, 20; {signed(slope)} for each next k"
         )
 
     yield claim("k: sooner", "Fig. 3(a), Sec. 6.1", "More model updates k accelerate convergence (CartPole)", faster)

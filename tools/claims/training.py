@@ -152,14 +152,13 @@ def _competitive(place: Place) -> tuple[str, str]:
 
 
 def _steadier(place: Place) -> tuple[str, str]:
-    """The deviation of a seed's evaluations over the second half of its run, against the mean of the baselines'."""
-    own = place.arms[SADQ].by_seed("late_deviation")
-    others = mean_of([place.arms[label].by_seed("late_deviation") for label in BASELINES])
+    """How a seed's evaluations fluctuate over the second half of its run, against the mean of the baselines'."""
+    own = place.arms[SADQ].by_seed("late_fluctuation")
+    others = mean_of([place.arms[label].by_seed("late_fluctuation") for label in BASELINES])
     found = paired(others, own, place.preset, "steadier")
     means = [number(np.nanmean([*values.values()])) for values in (own, others)]
     return below(found, 0.0), (
-        f"evaluations of the run's second half deviate by {means[0]}, the baselines' by {means[1]} on average: "
-        f"{signed(found)}"
+        f"late evaluations fluctuate by {means[0]}, the baselines' by {means[1]} on average: {signed(found)}"
     )
 
 
@@ -182,9 +181,15 @@ def _model_converges(place: Place) -> tuple[str, str]:
     arm = place.arms[SADQ]
     if not arm.has("model_updates_to_converge"):
         return OPEN, "its loss was not recorded"
-    found = middle(arm.by_seed("model_updates_to_converge"), place.preset, "model")
-    total = arm.data["updates"]["model"]
+    updates = arm.by_seed("model_updates_to_converge")
+    found, total = middle(updates, place.preset, "model"), arm.data["updates"]["model"]
     first, last = (float(np.mean([*arm.by_seed(f"model_loss_{end}").values()])) for end in ("first", "last"))
+    grown = int(np.isnan([*updates.values()]).sum())
+    if grown > len(updates) / 2:
+        return (
+            FAILS,
+            f"its loss goes from {first:.2g} to {last:.2g}, and did not fall in {grown} of {len(updates)} seeds",
+        )
     return below(found, EARLY * total), (
         f"90% of the fall of its loss ({first:.2g} to {last:.2g}, on a logarithmic scale) is made after "
         f"{interval(found)} of {total:,} updates"
@@ -228,11 +233,11 @@ def _throughout(place: Place) -> tuple[str, str]:
 
 
 def _steadier_than_twin(place: Place) -> tuple[str, str]:
-    base, own = (place.arms[label].by_seed("late_deviation") for label in ("dueling", SADQ))
+    base, own = (place.arms[label].by_seed("late_fluctuation") for label in ("dueling", SADQ))
     found = paired(base, own, place.preset, "stability")
     return below(found, 0.0), (
-        f"evaluations of the run's second half deviate by {signed(found)} more than `dueling`'s "
-        f"({number(np.nanmean([*base.values()]))})"
+        f"late evaluations fluctuate by {number(np.nanmean([*own.values()]))}, `dueling`'s by "
+        f"{number(np.nanmean([*base.values()]))}: {signed(found)}"
     )
 
 

@@ -58,8 +58,11 @@ def metric_table(outcome: Outcome, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _evaluated(outcome: Outcome) -> dict[str, list[float | None]]:
-    """Where each member's returns begin, their best stretch, how they vary late, and what was predicted of them."""
+    """Where each member's returns begin, their best stretch, how they fluctuate late, and what was predicted of them."""
     returns = outcome.returns
+    # From one evaluation to the next, so that what is still learned does not count as unsteady.
+    late = np.diff(returns[:, returns.shape[1] // 2 :], axis=1)
+    fluctuation = np.sqrt((late**2).mean(axis=1) / 2) if late.size else np.full(len(returns), np.nan)
     stretch = min(FINAL_EVALUATIONS, returns.shape[1])
     best = np.lib.stride_tricks.sliding_window_view(returns, stretch, axis=1).mean(axis=2).max(axis=1)
     over = np.full(returns.shape, np.nan)
@@ -69,7 +72,7 @@ def _evaluated(outcome: Outcome) -> dict[str, list[float | None]]:
     return {
         "first_return": _numbers(returns[:, 0]),
         "best_return": _numbers(best),
-        "late_deviation": _numbers(returns[:, returns.shape[1] // 2 :].std(axis=1)),
+        "late_fluctuation": _numbers(fluctuation),
         "overestimation": _numbers(final_return(over)),
     }
 
