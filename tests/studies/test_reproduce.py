@@ -161,10 +161,14 @@ def test_an_arm_without_its_base_is_compared_with_nothing(pooled, small):
 
 def test_origins_are_told_apart_and_folders_are_nobodys():
     one = {"command": ["/x/sadq", "compare", "--out=a"], "commit": "1", "device": "gpu", "sadq": "0", "jax": "1"}
-    other = one | {"command": ["/y/bench.py", "--out", "b"]}
-    found = origins([one, other, one, {}])
-    assert [each["fleets"] for each in found] == [2, 1, 1]
-    assert [each["command"] for each in found] == ["sadq compare --out FOLDER", "python bench.py --out FOLDER", None]
+    fleets = [
+        one | {"preset": preset, "command": ["/y/benchmarks/fleets.py", "--out", "b", f"{preset}/dqn"]}
+        for preset in ("acrobot", "bitflip")
+    ]
+    found = origins([one, *fleets, one, {}])
+    assert [each["fleets"] for each in found] == [2, 2, 1]
+    alone = "python benchmarks/fleets.py --out FOLDER PRESET/ARM"
+    assert [each["command"] for each in found] == ["sadq compare --out FOLDER", alone, None]
     assert found[0]["versions"] == {"sadq": "0", "python": None, "jax": "1"}
 
 

@@ -92,7 +92,8 @@ def document(results: Results, findings: str, figures: Sequence[str]) -> str:
         "\n## Findings\n",
         findings.strip() or "None are written down yet.",
         "\n## Time of the vector suite\n",
-        "Wall time of training, evaluations and compilation included; members of an arm train together, as one fleet.\n",
+        "Minutes of training, evaluations and compilation included, summed over fleets, which may have run side by side;"
+        "\nmembers of an arm train together, as one fleet.\n",
         *tables.times(results, ORDER),
         *_artefacts(results, figures),
     ]

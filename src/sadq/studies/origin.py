@@ -35,7 +35,7 @@ def origins(headers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for header in headers:
         one = {
-            "command": spoken(header.get("command") or []),
+            "command": spoken(_of_any(header.get("command") or [], str(header.get("preset")))),
             "commit": header.get("commit"),
             "device": header.get("device"),
             "versions": {name: header.get(name) for name in ("sadq", "python", "jax")},
@@ -52,9 +52,14 @@ def spoken(words: Sequence[str]) -> str | None:
     """A command as somebody else would type it: whose folders are whose does not matter."""
     if not words:
         return None
-    name = Path(words[0]).name
-    line = shlex.join([*(["sadq"] if name in OWN_NAMES else ["python", name]), *words[1:]])
-    return re.sub(r"--(out|pool)[ =]\S+", r"--\1 FOLDER", line)
+    script = Path(words[0])
+    own = ["sadq"] if script.name in OWN_NAMES else ["python", str(Path(script.parent.name) / script.name)]
+    return re.sub(r"--(out|pool)[ =]\S+", r"--\1 FOLDER", shlex.join([*own, *words[1:]]))
+
+
+def _of_any(words: Sequence[str], preset: str) -> list[str]:
+    """A command that made one fleet alone, as it was for all that were made alike."""
+    return ["PRESET/ARM" if word.startswith(f"{preset}/") else word for word in words]
 
 
 def _versions() -> dict[str, str | None]:
