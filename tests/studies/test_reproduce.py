@@ -103,8 +103,7 @@ def pooled(cache, shared, tmp_path_factory) -> Path:
 @pytest.fixture
 def small(shared, monkeypatch) -> None:
     """Presets are tiny, and nothing may be trained."""
-    fitting = lambda name, quick, seeds: dataclasses.replace(shared, seeds=seeds)  # noqa: E731
-    monkeypatch.setattr(reproduce, "shared_config", fitting)
+    monkeypatch.setattr(reproduce, "shared_config", lambda name, quick, seeds: dataclasses.replace(shared, seeds=seeds))
     monkeypatch.setattr(sweep, "carry_out", lambda *_: pytest.fail("trained again"))
 
 
@@ -208,6 +207,14 @@ def test_ten_million_steps_are_extrapolated_and_say_so():
     assert short["minutes_100k"] == pytest.approx((30 + 200_000 / 100) / 60, abs=0.01)
     said = "\n".join(tables.runtime_table([found]).lines())
     assert "10M steps: extrapolated" in said and "434" in said
+
+
+def test_the_parameters_of_a_model_are_counted_without_making_it():
+    assert runtime.model_parameters(preset("acrobot", "dqn")) is None
+    sizes = [9, 256, 256]  # Acrobot's six numbers and three actions; two hidden layers
+    hidden = sum(before * after + after for before, after in zip(sizes, sizes[1:], strict=False))
+    heads = 2 * (256 * 6 + 6) + 256 + 1  # means, variances, a reward
+    assert runtime.model_parameters(preset("acrobot", "dqn+sadq")) == hidden + heads
 
 
 def test_curves_are_thinned_to_means_of_stretches():

@@ -96,6 +96,7 @@ def document(results: Results, findings: str, figures: Sequence[str]) -> str:
         "\nmembers of an arm train together, as one fleet.\n",
         *tables.times(results, ORDER),
         *_artefacts(results, figures),
+        *(["\n## Games so far\n", *tables.games_table(results)] if results.games else []),
     ]
     return "\n".join(parts) + "\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sadq.errors import SadqError
-from sadq.report.stats import Estimate
+from sadq.report.stats import SIGNIFICANCE, Estimate
 
 FORMAT = 2
 NOT_NEEDED = r" --(?:out|pool) FOLDER| --partial| --quiet| --json"
@@ -75,6 +75,11 @@ class Contrast:
 
     def level(self, name: str) -> float:
         return self.data["measures"][name]["difference"]["level"]
+
+    def can_settle(self, name: str) -> bool:
+        """Whether so many pairs could tell a difference at all, after the correction."""
+        found = self.data["measures"][name]
+        return 2.0 ** (1 - found["difference"]["count"]) * found["comparisons"] <= SIGNIFICANCE
 
     def p_value(self, name: str) -> float:
         """Corrected by Holm's method."""

@@ -6,6 +6,7 @@ from claims.judging import middle
 from claims.records import Arm, Contrast, Place, Record, Results
 from claims.training import NAMES
 from sadq.report.names import measured_in_words
+from sadq.report.paper import ATARI, ATARI_AGENTS
 from sadq.report.stats import interval, number, p_in_words
 
 MEASURES = ("steps_to_threshold", "area_under_curve", "final_return")
@@ -58,6 +59,21 @@ def _measured(arm: Arm, place: Place, name: str) -> str:
     if not values or None in values:
         return ""
     return interval(middle(dict(zip(arm.seeds, values, strict=True)), place.preset, arm.label, name))
+
+
+def games_table(results: Results) -> list[str]:
+    """Atari games played so far, beside the paper's numbers."""
+    rows = []
+    for (game, agent), data in results.games.items():
+        known = game in ATARI and agent in ATARI_AGENTS
+        paper = number(ATARI[game][ATARI_AGENTS.index(agent)]) if known else "–"
+        cells = []
+        for name in ("signed", "raw", "human_normalised"):
+            last = {member["seed"]: member[name][-1] for member in data["members"]}
+            cells.append(interval(middle(last, game, agent, name)))
+        rows.append([game, f"`{agent}`", str(len(data["members"])), paper, *cells, data["machine"]["commit"]])
+    titles = ["game", "agent", "seeds", "paper", "signed, of a life", "raw", "human-normalised", "commit"]
+    return markdown(titles, rows)
 
 
 def origins(record: Record) -> Iterator[str]:

@@ -139,16 +139,15 @@ def _conventional(preset: str, where: str) -> Iterator[Claim]:
 
 
 def _competitive(place: Place) -> tuple[str, str]:
-    """Competitive: no baseline is distinguishably above it."""
+    """Competitive: no baseline is distinguishably above it, although the seeds could tell."""
     ends = {label: place.contrasts[label].outcome("final_return") for label in BASELINES}
     arms = {label: place.arms[label].middle("final_return") for label in (SADQ, *BASELINES)}
     best = max(BASELINES, key=lambda label: arms[label].value)
     words = counts(ends, {"better": "distinguishably above it", "worse": "below it"})
-    verdict = FAILS if "better" in ends.values() else HOLDS
-    return (
-        verdict,
-        f"SADQ ends at {interval(arms[SADQ])}, the best baseline, `{best}`, at {interval(arms[best])}; {words}",
-    )
+    could_tell = all(place.contrasts[label].can_settle("final_return") for label in BASELINES)
+    verdict = FAILS if "better" in ends.values() else HOLDS if could_tell else OPEN
+    told = f"SADQ ends at {interval(arms[SADQ])}, the best baseline, `{best}`, at {interval(arms[best])}"
+    return verdict, f"{told}; {words}"
 
 
 def _steadier(place: Place) -> tuple[str, str]:

@@ -105,7 +105,10 @@ def reproduce(
     made = origins(outcome.header for outcome in outcomes)
     record = about | {"judged": origin(), "origins": made, "missing": missing}
     if name == "runtime":
-        rows = [runtime.measure(outcome, quick) for outcome in outcomes]
+        rows = [
+            runtime.measure(outcome, quick) | {"model_parameters": runtime.model_parameters(outcome.config)}
+            for outcome in outcomes
+        ]
         return _leave(out, record | {"arms": rows}, tables.runtime_table(rows), artefact)
     record["environments"] = [
         {"preset": part.preset} | _with_extras(each, artefact) for part, each in zip(parts, judged, strict=True)
@@ -222,5 +225,8 @@ def _lines(value: Any, depth: int = 0) -> str:
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """As JSON has it, which knows no NaN, in as many digits as say something."""
-    digits = lambda text: float(f"{float(text):.{DIGITS}g}")  # noqa: E731
+
+    def digits(text: str) -> float:
+        return float(f"{float(text):.{DIGITS}g}")
+
     return json.loads(json.dumps(record), parse_constant=lambda name: None, parse_float=digits)
