@@ -13,7 +13,7 @@ from sadq.experiment.presets import PAPER_SEEDS, preset
 from sadq.studies import artefacts, reproduce, runtime, sweep, tables
 from sadq.studies.arms import Arm
 from sadq.studies.artefacts import ARTEFACTS
-from sadq.studies.curves import extras, metric_table
+from sadq.studies.curves import extras, first_peak, metric_table
 from sadq.studies.origin import origins
 from sadq.studies.reproduce import plan
 
@@ -130,8 +130,8 @@ def test_a_reproduction_leaves_a_record_and_a_page(pooled, small, tmp_path, monk
     assert np.mean(members["first_return"]) == pytest.approx(arm["curve"]["mean"][0])
     assert all(best >= last for best, last in zip(members["best_return"], members["final_return"], strict=True))
     curve = arm["metrics"]["delta_q"]
-    assert arm["delta_q_peak"]["value"] == pytest.approx(max(curve["mean"]))
-    assert arm["delta_q_peak"]["step"] == curve["steps"][int(np.argmax(curve["mean"]))]
+    peak = first_peak(np.array(curve["mean"]))
+    assert arm["delta_q_peak"] == {"step": curve["steps"][peak], "value": curve["mean"][peak]}
     again = reproduce.reproduce("motivation", out=tmp_path, **asked)
     assert again.record["environments"] == record["environments"]
 
@@ -279,12 +279,19 @@ def test_a_course_comes_to_the_numbers_that_claims_are_about():
     )
     assert members["overestimation"] == [13, 14], "over the last five evaluations"
     assert members["delta_q_peak"] == [5, 1] and members["delta_q_peak_step"] == [200, 100]
+    assert members["delta_q_dip"] == [2, 1] and members["settled_step"] == [200, None]
     assert members["delta_q_last"] == [2, 1] and found["delta_q_peak"] == {"step": 200, "value": 3.0}
     assert members["model_loss_first"] == [1, 1] and members["model_loss_last"] == pytest.approx([1e-4, 1])
     assert members["model_loss_log10"] == pytest.approx([-(1 + 2 + 3 + 4 * 16) / 20, 0])
     # 90% of a fall by four powers of ten is met with the fourth, at step 500 after five collects of two updates each.
-    assert members["model_updates_to_converge"] == [10, None], "what never fell has not converged"
+    assert members["model_updates_log"] == [10, None], "what never fell has not converged"
+    assert members["model_updates_linear"] == [6, None], "95% of the fall itself with the second"
     assert list(found["metrics"]) == ["delta_q"] and found["updates"] == {"value": 45, "model": 30}
+
+
+def test_a_first_peak_is_one_that_is_followed_by_a_fall():
+    assert first_peak(np.array([1.0, 3.0, 2.9, 3.1, 2.0, 5.0, 6.0])) == 3, "2.9 is too little of a fall"
+    assert first_peak(np.array([1.0, 2.0, 1.95, 3.0])) == 3, "where it never falls, the greatest"
 
 
 def test_the_table_of_artefacts_names_presets_that_exist():

@@ -55,7 +55,7 @@ def write_fleet(pool: Path, preset: str, label: str, course: Course, seeds: int 
         for member in range(seeds)
     )
     first, last = np.log(course.loss)
-    peak = -course.pace * np.log(0.2)  # when 80% of the way is made
+    peak = -course.pace * np.log(0.1)  # when 90% of the way is made
     for index in range(ROWS):
         share = (index + 1) / ROWS
         row = {"step": round(share * config.steps), "delta_q": float(np.interp(share, (0, peak, 1), course.delta_q))}

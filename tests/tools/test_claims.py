@@ -41,6 +41,11 @@ def test_an_interval_decides():
     assert judging.all_of([HOLDS, OPEN, FAILS, LATER]) == FAILS and judging.all_of([OPEN, LATER]) == LATER
 
 
+def test_commits_are_short_and_changes_stay_marked():
+    long = "436c342b14643f10419c0fe7b76ce53fe67263dc"
+    assert [records.short(one) for one in (long, "436c342b1-dirty", None)] == ["436c342", "436c342-dirty", "not known"]
+
+
 def test_a_trend_is_a_slope_of_every_seed():
     rising = [{seed: 2.0 * rank + seed for seed in range(8)} for rank in range(4)]
     slope = judging.trend(rising, "x")
@@ -67,7 +72,7 @@ def test_games_are_counted_once_all_are_played():
     assert rows["qrdqn, mean"].source == records.Source("python benchmarks/atari100k.py", ("abc1234",))
     assert rows["iqn, mean"].verdict == LATER
     table = tables.games_table(records.Results({}, games))
-    assert len(table) == 2 + 48 and table[2].startswith("| Alien | `qrdqn` | 5 | 12.49 | 0.02 [")
+    assert len(table) == 2 + 48 and table[2].startswith("| Alien | `qrdqn` | 5 | 12.49 | 0.020 [")
     del games["Pong", "qrdqn"]
     rows = {row.claim.name: row.finding for row in document.rows_of(records.Results({}, games))}
     assert rows["qrdqn, median"].verdict == LATER

@@ -161,10 +161,10 @@ def _smoother(place: Place) -> tuple[str, str]:
 def _converges(results: Results) -> Finding:
     record = results.records.get("alpha")
     arms = [arm for place in (record.places if record else {}).values() for arm in place.arms.values()]
-    arms = [arm for arm in arms if arm.has("model_updates_to_converge")]
+    arms = [arm for arm in arms if arm.has("model_updates_log")]
     if record is None or not arms:
         return NOT_RUN
-    together = dict(enumerate(value for arm in arms for value in arm.by_seed("model_updates_to_converge").values()))
+    together = dict(enumerate(value for arm in arms for value in arm.by_seed("model_updates_log").values()))
     found = middle(together, "image model")
     told = f"90% of the fall of its loss, on a logarithmic scale, is made after {interval(found)} updates"
     return Finding(below(found, ITERATIONS), told, tuple(sorted({len(arm.seeds) for arm in arms})), record.source)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
+from claims.judging import middle
 from claims.plugged_in import BASES, TITLES
 from claims.records import Arm, Place, Record
 from claims.tables import place_name
@@ -48,7 +49,7 @@ def figure_of(record: Record) -> bytes | None:
 
 
 def _motivation(record: Record) -> Figure:
-    """The return above, Delta-Q below; dashed: its peak, dotted: 80% of the way."""
+    """The return above, Delta-Q below; dashed: its first peak, dotted: when 90% of the way is made."""
     figure, axes = _panels(2, len(record.places))
     for column, place in enumerate(record.places.values()):
         arm = place.arms["dqn"]
@@ -59,9 +60,8 @@ def _motivation(record: Record) -> Figure:
         for row in axes:
             row[column].set_xlim(0, arm.steps)
             row[column].axvline(arm.data["delta_q_peak"]["step"], color="#555555", linestyle="--", linewidth=1)
-            reached = arm.data["interquartile_mean"]["steps_to_threshold"]["value"]
-            if reached is not None:
-                row[column].axvline(reached, color="#555555", linestyle=":", linewidth=1)
+            settled = middle(arm.by_seed("settled_step")).value
+            row[column].axvline(settled, color="#555555", linestyle=":", linewidth=1)
     return figure
 
 

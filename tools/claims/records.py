@@ -128,7 +128,7 @@ class Record:
     @property
     def source(self) -> Source:
         """The command that makes it from nothing, on one machine, and the commits that its runs were trained by."""
-        commits = sorted({str(one["commit"]) for one in self.data["origins"]})
+        commits = sorted({short(one["commit"]) for one in self.data["origins"]})
         return Source(re.sub(NOT_NEEDED, "", self.data["judged"]["command"]), tuple(commits))
 
     @property
@@ -149,7 +149,7 @@ class Results:
         """What made the scores of games."""
         if "atari100k" in self.records:
             return self.records["atari100k"].source
-        commits = sorted({str(one["machine"]["commit"]) for one in self.games.values()})
+        commits = sorted({short(one["machine"]["commit"]) for one in self.games.values()})
         return Source("python benchmarks/atari100k.py", tuple(commits)) if commits else None
 
     def place(self, artefact: str, preset: str, needed: Iterable[str] = ()) -> Place | None:
@@ -184,6 +184,11 @@ def _read(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except ValueError as error:
         raise SadqError(f"{path} cannot be read ({error}): put a whole result file there.") from error
+
+
+def short(commit: str | None) -> str:
+    """As git shows it."""
+    return "not known" if commit is None else re.sub(r"^([0-9a-f]{7})[0-9a-f]*", r"\1", commit)
 
 
 def estimate(data: Mapping[str, Any]) -> Estimate:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from claims.judging import middle
-from claims.records import Arm, Contrast, Place, Record, Results
+from claims.records import Arm, Contrast, Place, Record, Results, short
 from claims.training import NAMES
 from sadq.report.names import measured_in_words
 from sadq.report.paper import ATARI, ATARI_AGENTS
@@ -71,7 +71,7 @@ def games_table(results: Results) -> list[str]:
         for name in ("signed", "raw", "human_normalised"):
             last = {member["seed"]: member[name][-1] for member in data["members"]}
             cells.append(interval(middle(last, game, agent, name)))
-        rows.append([game, f"`{agent}`", str(len(data["members"])), paper, *cells, data["machine"]["commit"]])
+        rows.append([game, f"`{agent}`", str(len(data["members"])), paper, *cells, short(data["machine"]["commit"])])
     titles = ["game", "agent", "seeds", "paper", "signed, of a life", "raw", "human-normalised", "commit"]
     return markdown(titles, rows)
 
@@ -81,7 +81,7 @@ def origins(record: Record) -> Iterator[str]:
     for one in record.data["origins"]:
         versions = ", ".join(f"{name} {value}" for name, value in one["versions"].items() if value)
         fleets = f"{one['fleets']} fleet{'s' * (one['fleets'] > 1)}" if "fleets" in one else "computed"
-        yield f"- {fleets}: `{one['command']}`, commit {one['commit']}, {one['device']}, {versions}."
+        yield f"- {fleets}: `{one['command']}`, commit {short(one['commit'])}, {one['device']}, {versions}."
     for preset, labels in record.missing.items():
         yield f"- Not yet run on {place_name(preset)}: {', '.join(f'`{label}`' for label in labels)}."
 

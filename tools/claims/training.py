@@ -86,26 +86,31 @@ def _motivation(preset: str, where: str) -> Iterator[Claim]:
         return Claim(f"{key}, {name}", where, f"{says} ({name})", decide, "motivation", preset)
 
     def rapid(arm: Arm) -> tuple[str, str]:
-        share = middle({seed: one / arm.steps for seed, one in arm.by_seed("steps_to_threshold").items()}, preset)
-        steps = interval(arm.middle("steps_to_threshold"))
-        return below(share, EARLY), f"80% of the way to its final return after {steps} of {arm.steps:,} steps"
+        steps = middle(arm.by_seed("settled_step"), preset, "settled")
+        told = f"five evaluations in a row make 90% of the way after {interval(steps)} of {arm.steps:,} steps"
+        return below(steps, EARLY * arm.steps), told
 
     def stable(arm: Arm) -> tuple[str, str]:
         lost = middle(degradation(arm), preset, "lost")
         return below(lost, DEGRADED), f"ends {percent(lost)} of its gain below its best five evaluations"
 
     def peaks(arm: Arm) -> tuple[str, str]:
-        reached, peak = arm.by_seed("steps_to_threshold"), arm.by_seed("delta_q_peak_step")
-        late = middle(combined(lambda at, to: (at - to) / arm.steps, peak, reached), preset, "peak")
+        settled, peak = arm.by_seed("settled_step"), arm.by_seed("delta_q_peak_step")
+        late = middle(combined(lambda at, to: (at - to) / arm.steps, peak, settled), preset, "peak")
         return within(late, NEAR), (
-            f"the peak lies at {number(np.mean([*peak.values()]))} steps on average, {percent(late)} of the run after "
-            "80% of the way is made"
+            f"it first peaks after {interval(middle(peak, preset, 'peak step'))} steps, {percent(late)} of the run after "
+            "90% of the way is made"
         )
 
     def contracts(arm: Arm) -> tuple[str, str]:
-        share = combined(lambda last, peak: last / peak, arm.by_seed("delta_q_last"), arm.by_seed("delta_q_peak"))
-        found = middle(share, preset, "contracts")
-        return below(found, CONTRACTED), f"ΔQ ends at {percent(found)} of its peak"
+        peak = arm.by_seed("delta_q_peak")
+        dip, last = (
+            middle(combined(lambda one, top: one / top, arm.by_seed(name), peak), preset, name)
+            for name in ("delta_q_dip", "delta_q_last")
+        )
+        return below(
+            last, CONTRACTED
+        ), f"ΔQ falls to {percent(dip)} of its first peak and ends at {percent(last)} of it"
 
     yield claim("rapid improvement", "DQN improves rapidly", rapid)
     yield claim("stable phase", "DQN then stays on a stable level", stable)
@@ -176,11 +181,11 @@ def _degrading(place: Place) -> tuple[str, str]:
 
 
 def _model_converges(place: Place) -> tuple[str, str]:
-    """Before half of its updates, 90% of the fall of its loss on a logarithmic scale is made."""
+    """Before half of its updates, 95% of the fall of its loss is made."""
     arm = place.arms[SADQ]
-    if not arm.has("model_updates_to_converge"):
+    if not arm.has("model_updates_linear"):
         return OPEN, "its loss was not recorded"
-    updates = arm.by_seed("model_updates_to_converge")
+    updates = arm.by_seed("model_updates_linear")
     found, total = middle(updates, place.preset, "model"), arm.data["updates"]["model"]
     first, last = (float(np.mean([*arm.by_seed(f"model_loss_{end}").values()])) for end in ("first", "last"))
     grown = int(np.isnan([*updates.values()]).sum())
@@ -190,8 +195,8 @@ def _model_converges(place: Place) -> tuple[str, str]:
             f"its loss goes from {first:.2g} to {last:.2g}, and did not fall in {grown} of {len(updates)} seeds",
         )
     return below(found, EARLY * total), (
-        f"90% of the fall of its loss ({first:.2g} to {last:.2g}, on a logarithmic scale) is made after "
-        f"{interval(found)} of {total:,} updates"
+        f"95% of the fall of its loss ({first:.2g} to {last:.2g}) is made after {interval(found)} of {total:,} updates; "
+        f"90% on a logarithmic scale after {interval(middle(arm.by_seed('model_updates_log'), place.preset, 'log'))}"
     )
 
 

@@ -14,8 +14,12 @@ POINTS = 50
 LATE = 0.1
 """The part of a run, at its end, whose mean is what a metric ends at."""
 MODEL_LOSS = "model_state_loss"
-FALLEN = 0.9
-"""Of a model's fall of its loss, on a logarithmic scale, what counts as converged."""
+FALLEN, FALLEN_LOG = 0.95, 0.9
+"""Of a model's fall of its loss, on a linear and on a logarithmic scale, what counts as converged."""
+SETTLED = 0.9
+"""Of the way to its final return, what ends the phase in which a seed rises."""
+PROMINENT = 0.05
+"""Of a peak's height, the fall after it that makes it one."""
 
 
 def extras(outcome: Outcome, metrics: Sequence[str]) -> dict[str, Any]:
@@ -37,11 +41,10 @@ def extras(outcome: Outcome, metrics: Sequence[str]) -> dict[str, Any]:
     for name in metrics:
         steps, values = tables[name]
         if steps.size:
-            mean = values.mean(axis=0)
+            thinned = found["metrics"][name] = _thinned(steps, values.mean(axis=0))
             if name == "delta_q":
-                peak = int(np.nanargmax(mean))
-                found["delta_q_peak"] = {"step": int(steps[peak]), "value": json_number(mean[peak])}
-            found["metrics"][name] = _thinned(steps, mean)
+                peak = first_peak(np.array(thinned["mean"], np.float64))
+                found["delta_q_peak"] = {"step": thinned["steps"][peak], "value": thinned["mean"][peak]}
     return found
 
 
@@ -64,31 +67,42 @@ def _evaluated(outcome: Outcome) -> dict[str, list[float | None]]:
     late = np.diff(returns[:, returns.shape[1] // 2 :], axis=1)
     fluctuation = np.sqrt((late**2).mean(axis=1) / 2) if late.size else np.full(len(returns), np.nan)
     stretch = min(FINAL_EVALUATIONS, returns.shape[1])
-    best = np.lib.stride_tricks.sliding_window_view(returns, stretch, axis=1).mean(axis=2).max(axis=1)
+    running = np.lib.stride_tricks.sliding_window_view(returns, stretch, axis=1).mean(axis=2)
+    first, final = returns[:, 0], final_return(returns)
+    settled = outcome.steps[(running >= (first + SETTLED * (final - first))[:, None]).argmax(axis=1) + stretch // 2]
     over = np.full(returns.shape, np.nan)
     places = {step: column for column, step in enumerate(outcome.steps.tolist())}
     for row in outcome.run.evaluations:
         over[row["member"], places[row["step"]]] = np.nan if (v := row.get("overestimation")) is None else v
     return {
-        "first_return": _numbers(returns[:, 0]),
-        "best_return": _numbers(best),
+        "first_return": _numbers(first),
+        "best_return": _numbers(running.max(axis=1)),
+        "settled_step": _numbers(np.where(final > first, settled, np.nan)),
         "late_fluctuation": _numbers(fluctuation),
         "overestimation": _numbers(final_return(over)),
     }
 
 
 def _discrepancy(steps: np.ndarray, values: np.ndarray) -> dict[str, list[float | None]]:
-    """When each member's Delta-Q is greatest, over stretches of the run, how great, and what it ends at."""
+    """When each member's Delta-Q first peaks, over stretches of the run, how high, how low it gets after and ends."""
     if not steps.size:
         return {}
     pieces = _pieces(steps)
     smooth = np.stack([values[:, piece].mean(axis=1) for piece in pieces], axis=1)
     middles = np.array([steps[piece].mean() for piece in pieces])
+    peaks = [first_peak(course) for course in smooth]
     return {
-        "delta_q_peak": _numbers(smooth.max(axis=1)),
-        "delta_q_peak_step": _numbers(middles[smooth.argmax(axis=1)]),
+        "delta_q_peak": _numbers(np.array([course[peak] for course, peak in zip(smooth, peaks, strict=True)])),
+        "delta_q_peak_step": _numbers(middles[peaks]),
+        "delta_q_dip": _numbers(np.array([course[peak:].min() for course, peak in zip(smooth, peaks, strict=True)])),
         "delta_q_last": _numbers(_late(values)),
     }
+
+
+def first_peak(values: np.ndarray) -> int:
+    """Where values[T] are greatest before they have fallen again by 5% of that; where they never do, where greatest."""
+    fallen = np.flatnonzero(values < (1 - PROMINENT) * np.maximum.accumulate(values))
+    return int(np.nanargmax(values[: fallen[0]] if fallen.size else values))
 
 
 def _model(outcome: Outcome, steps: np.ndarray, values: np.ndarray) -> dict[str, list[float | None]]:
@@ -96,15 +110,19 @@ def _model(outcome: Outcome, steps: np.ndarray, values: np.ndarray) -> dict[str,
     if not steps.size or (values <= 0).any():
         return {}
     first, last = values[:, 0], _late(values)
-    level = np.log(last) + (1 - FALLEN) * (np.log(first) - np.log(last))
-    reached = steps[(np.log(values) <= level[:, None]).argmax(axis=1)]
     config = outcome.config
-    updates = (reached - config.learning_starts) / config.collect * config.guidance.updates_per_collect
+
+    def updates(level: np.ndarray) -> list[float | None]:
+        reached = steps[(values <= level[:, None]).argmax(axis=1)] - config.learning_starts
+        made = reached / config.collect * config.guidance.updates_per_collect
+        return _numbers(np.where(last < first, made, np.nan))
+
     return {
         "model_loss_first": _numbers(first),
         "model_loss_last": _numbers(last),
         "model_loss_log10": _numbers(np.log10(values).mean(axis=1)),
-        "model_updates_to_converge": _numbers(np.where(last < first, updates, np.nan)),
+        "model_updates_linear": updates(last + (1 - FALLEN) * (first - last)),
+        "model_updates_log": updates(last * (first / last) ** (1 - FALLEN_LOG)),
     }
 
 
