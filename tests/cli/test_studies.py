@@ -69,7 +69,9 @@ def test_reproduce_takes_an_artefact(asked, capsys):
     expected = {"quick": True, "seeds": 3, "only": ("Qbert",), "beside": "gate=batch", "out": None, "runner": None}
     assert {name: asked[name] for name in expected} == expected
     assert capsys.readouterr().out == "a table\nresult: place\nreport: place\n"
-    assert main("reproduce", "alpha", "--json") == 0
+    assert not asked["partial"] and asked["pool"] is None
+    assert main("reproduce", "alpha", "--pool", "fleets", "--partial", "--json") == 0
+    assert asked["partial"] and asked["pool"] == Path("fleets")
     assert json.loads(capsys.readouterr().out) == {"artefact": "alpha"}
 
 

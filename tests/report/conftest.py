@@ -22,6 +22,7 @@ def write_run(
     config: dict[str, Any] | None = None,
     settings: Sequence[dict[str, Any]] | None = None,
     measures: dict[str, float] | None = None,
+    arm: str | None = None,
 ) -> Path:
     """A run whose member m returns curves[m][s] at step s * interval, on two episodes one apart, and predicts 0.5 more.
 
@@ -61,6 +62,7 @@ def write_run(
         "preset": environment.lower(),
         "config": {"environment": environment, "agent": agent, "steps": (length - 1) * interval, **(config or {})},
         "members": members,
+        **({"arm": arm} if arm else {}),
     }
     (folder / "config.json").write_text(json.dumps(header))
     for name, lines in (("evaluations", evaluations), ("metrics", metrics)):

@@ -138,6 +138,34 @@ def test_what_a_study_declares_is_an_arm_s_own(make_run: Make) -> None:
     assert comparisons_of(declared, threshold=0.25)[0].threshold == 0.25
 
 
+def test_a_study_s_run_folders_say_themselves_what_they_declare(make_run: Make) -> None:
+    noted = [make_run("a", "dqn", [(0, 1)] * 2, config={"n_step": 1}, arm="dqn")]
+    noted += [make_run("b", "c51", [(0, 1)] * 2, config={"n_step": 3}, arm="c51:n_step=3")]
+    (comparison,) = comparisons_of(lines_of(load_all(noted)))
+    assert comparison.alike and comparison.other.label == "c51:n_step=3"
+    (part,) = comparisons_of(lines_of(load_all(noted, ["dqn", "c51"])))
+    assert list(part.unlike) == ["n_step"], "what is said here goes before what the folder says"
+
+
+def test_the_arm_of_the_plain_name_is_the_twin(make_run: Make) -> None:
+    arms = {"dqn": 1, "dqn:n_step=3": 3, "dqn+sadq:n_step=3": 3}
+    folders = [
+        make_run(str(index), arm.partition(":")[0], [(0, 1)] * 2, config={"n_step": steps}, arm=arm)
+        for index, (arm, steps) in enumerate(arms.items())
+    ]
+    pairs = [(each.base.label, each.other.label) for each in comparisons_of(lines_of(load_all(folders)))]
+    assert pairs == [("dqn", "dqn:n_step=3"), ("dqn", "dqn+sadq:n_step=3")], "as a study pairs them"
+
+
+def test_a_study_says_what_is_compared_and_so_what_is_corrected(make_run: Make) -> None:
+    arms = ("dqn+sadq", "dqn", "c51")
+    folders = [make_run(arm, arm, [(0, 1 + seed / 7) for seed in range(6)]) for arm in arms]
+    lines = lines_of(load_all(folders, arms))
+    found = comparisons_of(lines, bases={"dqn": "dqn+sadq", "c51": "dqn+sadq"})
+    assert [(each.base.label, each.other.label) for each in found] == [("dqn+sadq", "dqn"), ("dqn+sadq", "c51")]
+    assert comparisons_of(lines_of(load_all(folders)), bases={"c51": "dqn"}) == [], "none of them is an arm"
+
+
 def test_other_settings_make_another_environment(make_run: Make) -> None:
     short = make_run("short", "dqn", [(0, 1)], config={"environment_settings": ["max_steps=20"]})
     long = make_run("long", "dqn+sadq", [(0, 1)], config={"environment_settings": ["max_steps=500"]})

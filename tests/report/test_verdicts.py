@@ -115,6 +115,7 @@ def test_what_cannot_be_compared_is_said() -> None:
 def test_the_threshold_lies_between_untrained_agents_and_the_best_arm() -> None:
     assert verdicts.common_threshold([0.0, 20.0], [[100.0] * 4, [110.0] * 4]) == pytest.approx(10 + 0.8 * 100)
     assert verdicts.common_threshold([-500.0], [[-80.0] * 3]) == pytest.approx(-500 + 0.8 * 420)
+    assert verdicts.common_threshold([1.0], [[1.0] * 3, [0.5] * 3]) is None, "nothing was learned"
 
 
 def test_tied_seeds_settle_nothing() -> None:

@@ -91,6 +91,8 @@ def test_a_guided_arm_is_compared_with_its_twin_and_others_with_the_first():
         "double+sadq@0.5": "double",
         "c51+sadq": "dqn",
     }
+    turned = parse_arms(["dqn+sadq", "dqn", "c51"])
+    assert bases(turned) == {"dqn+sadq": "dqn", "c51": "dqn+sadq"}, "no pair both ways round"
     assert set(bases(arms, "double").values()) == {"double"} and len(bases(arms, "double")) == 4
     with pytest.raises(SadqError, match="There is no arm dueling to compare with"):
         bases(arms, "dueling")

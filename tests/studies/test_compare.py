@@ -14,6 +14,7 @@ from sadq.cli import main as cli
 from sadq.errors import SadqError
 from sadq.experiment.scores import final_return
 from sadq.report import stats, verdicts
+from sadq.report.page import write_report
 from sadq.studies import compare as study
 from sadq.studies import sweep
 from sadq.studies.compare import compare_configs
@@ -52,7 +53,7 @@ def test_scores_are_those_of_the_runs(compared):
     threshold = found.judged.threshold
     start = np.concatenate([first.returns[:, 0], second.returns[:, 0]]).mean()
     best = max(stats.interquartile_mean(final_return(each.returns)) for each in (first, second))
-    assert threshold == pytest.approx(start + 0.8 * (best - start))
+    assert threshold == (pytest.approx(start + 0.8 * (best - start)) if best > start else None)
     differences = found.as_dict()["contrasts"][0]["measures"]["final_return"]["differences"]
     assert differences == pytest.approx(final_return(second.returns) - final_return(first.returns), abs=1e-12)
 
@@ -67,6 +68,26 @@ def test_contrasts_are_corrected_together_and_said_in_words(compared):
     lines = str(found).splitlines()
     assert lines[0] == "BitFlip-2:" and found.verdicts["dqn+sadq"] in lines
     assert any(line.startswith("dqn+sadq ") and " dqn " in line for line in lines)
+
+
+def test_the_page_corrects_over_the_same_comparisons(compared):
+    out, found = compared
+    (contrast,) = found.as_dict()["contrasts"]
+    for page in (out / "report", write_report([out / "runs"], out / "later").parent):
+        (comparison,) = json.loads((page / "report.json").read_text())["comparisons"]
+        assert comparison["other"]["label"] == contrast["arm"] and not comparison["unlike"]
+        for name, measure in contrast["measures"].items():
+            if measure["outcome"] != "unknown":
+                shown = comparison["measures"][name]
+                for key in ("corrected_p_value", "comparisons", "outcome"):
+                    assert shown[key] == measure[key], (page, name, key)
+
+
+def test_nothing_learned_leaves_nothing_to_reach(compared):
+    outcome = compared[1].judged.outcomes[0]
+    scores = outcome.scores(None)
+    assert np.isnan([*scores["steps_to_threshold"].values()]).all() and outcome.reached(None) == 0
+    assert scores["final_return"] == outcome.scores(1.0)["final_return"]
 
 
 def test_trained_again_the_document_is_the_same_to_the_byte(compared, shared, tmp_path):

@@ -1,6 +1,8 @@
 """The paper's artefacts: their plans, in full and cut down, and what a reproduction leaves."""
 
+import dataclasses
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +13,8 @@ from sadq.experiment.presets import PAPER_SEEDS, preset
 from sadq.studies import artefacts, reproduce, runtime, sweep, tables
 from sadq.studies.arms import Arm
 from sadq.studies.artefacts import ARTEFACTS
-from sadq.studies.curves import extras, metric_curve
+from sadq.studies.curves import extras, first_peak, metric_table
+from sadq.studies.origin import origins
 from sadq.studies.reproduce import plan
 
 VECTOR = ["motivation", "conventional", "model-frequency", "cartpole", "real-world", "controlled"]
@@ -66,7 +69,8 @@ def test_a_part_of_an_artefact_and_a_rule_beside_the_papers():
     assert [part.preset for part in parts] == ["bitflip"]
     labels = [arm.label for arm in parts[0].arms]
     assert labels[8:] == [f"{agent}+sadq:gate=batch" for agent in ("dqn", "double", "dueling", "sunrise")]
-    assert parts[0].bases["sunrise+sadq:gate=batch"] == "sunrise" and parts[0].jobs[0].config.seeds == tuple(range(20))
+    assert parts[0].bases["sunrise+sadq:gate=batch"] == "sunrise" and len(parts[0].bases) == 8
+    assert parts[0].jobs[0].config.seeds == tuple(range(20))
     assert [part.preset for part in plan("alpha", True, None, ("qbert",), None)] == ["atari/Qbert"]
 
 
@@ -84,26 +88,87 @@ def test_what_cannot_be_planned_is_said(given, sentence):
         plan(*given)
 
 
-def test_a_reproduction_leaves_a_record_and_a_page(shared, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce, "shared_config", lambda name, quick, seeds: shared)
-    found = reproduce.reproduce("motivation", quick=True, only=["cartpole"], out=tmp_path, quiet=True)
+@pytest.fixture(scope="module")
+def pooled(cache, shared, tmp_path_factory) -> Path:
+    """A pool in which motivation's fleet on CartPole (in truth a tiny one) was trained elsewhere."""
+    pool = tmp_path_factory.mktemp("pool")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reproduce, "shared_config", lambda name, quick, seeds: shared)
+        patched.setattr("sys.argv", ["/bin/sadq", "reproduce", "motivation", "--pool", "/there/pool"])
+        patched.setenv("COMMIT", "abc1234")
+        reproduce.reproduce("motivation", only=["cartpole"], out=pool.parent / "first", pool=pool, quiet=True)
+    return pool
+
+
+@pytest.fixture
+def small(shared, monkeypatch) -> None:
+    """Presets are tiny, and nothing may be trained."""
+    monkeypatch.setattr(reproduce, "shared_config", lambda name, quick, seeds: dataclasses.replace(shared, seeds=seeds))
+    monkeypatch.setattr(sweep, "carry_out", lambda *_: pytest.fail("trained again"))
+
+
+def test_a_reproduction_leaves_a_record_and_a_page(pooled, small, tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMIT", "def5678")
+    asked = {"quick": True, "only": ["cartpole"], "seeds": 3, "quiet": True, "pool": pooled}
+    found = reproduce.reproduce("motivation", out=tmp_path, **asked)
     assert found.page == tmp_path / "report" / "index.html" and found.page.exists()
     record = json.loads((tmp_path / "result.json").read_text())
     assert record == found.record
-    assert record["artefact"] == "motivation" and record["quick"] and set(record["versions"]) >= {"sadq", "jax"}
-    assert record["command"].startswith("sadq") and {"commit", "machine"} <= set(record)
+    assert record["artefact"] == "motivation" and record["quick"] and record["missing"] == {}
+    assert record["judged"]["commit"] == "def5678" and set(record["judged"]["versions"]) >= {"sadq", "jax"}
+    (made,) = record["origins"]
+    assert made["commit"] == "abc1234", "where it was trained, not where it was judged"
+    assert made["command"] == "sadq reproduce motivation --pool FOLDER" and made["fleets"] == 1
+    assert "cpu" in made["device"] and set(made["versions"]) == {"sadq", "python", "jax"}
+    assert json.loads((pooled / "cartpole" / "dqn" / "config.json").read_text())["arm"] == "dqn"
     (environment,) = record["environments"]
     (arm,) = environment["arms"]
     assert environment["preset"] == "cartpole" and environment["contrasts"] == []
-    assert [member["seed"] for member in arm["members"]] == [0, 1, 2]
-    assert arm["curve"]["steps"][-1] == 1600 and len(arm["curve"]["mean"]) == len(arm["curve"]["deviation"]) == 9
+    members = arm["members"]
+    assert members["seed"] == [0, 1, 2] and {len(column) for column in members.values()} == {3}
+    assert environment["steps"][-1] == 1600 and len(arm["curve"]["mean"]) == len(arm["curve"]["deviation"]) == 9
+    assert np.mean(members["first_return"]) == pytest.approx(arm["curve"]["mean"][0])
+    assert all(best >= last for best, last in zip(members["best_return"], members["final_return"], strict=True))
     curve = arm["metrics"]["delta_q"]
-    assert arm["delta_q_peak"]["value"] == pytest.approx(max(curve["mean"]))
-    assert arm["delta_q_peak"]["step"] == curve["steps"][int(np.argmax(curve["mean"]))]
-    # Again, with nothing to train, the same numbers.
-    monkeypatch.setattr(sweep, "carry_out", lambda *_: pytest.fail("trained again"))
-    again = reproduce.reproduce("motivation", quick=True, only=["cartpole"], out=tmp_path, quiet=True)
+    peak = first_peak(np.array(curve["mean"]))
+    assert arm["delta_q_peak"] == {"step": curve["steps"][peak], "value": curve["mean"][peak]}
+    again = reproduce.reproduce("motivation", out=tmp_path, **asked)
     assert again.record["environments"] == record["environments"]
+
+
+def test_a_part_is_judged_with_what_there_is_and_the_rest_is_named(pooled, small, tmp_path):
+    found = reproduce.reproduce("model-frequency", out=tmp_path, pool=pooled, partial=True, quiet=True)
+    (environment,) = found.record["environments"]
+    assert [arm["arm"] for arm in environment["arms"]] == ["dqn"] and environment["contrasts"] == []
+    missing = [*artefacts.FREQUENCIES, "c51"]
+    assert found.record["missing"] == {"cartpole": missing}
+    assert found.words[-1] == f"Missing on cartpole: {', '.join(missing)}."
+    motivation = reproduce.reproduce("motivation", out=tmp_path, pool=pooled, partial=True, quiet=True)
+    assert motivation.record["missing"] == {"acrobot": ["dqn"]}
+    with pytest.raises(SadqError, match="holds a run with another seeds"):
+        reproduce.reproduce("motivation", out=tmp_path, pool=pooled, partial=True, seeds=5, quiet=True)
+    with pytest.raises(SadqError, match="Nothing of this is finished below .*: train it by the same command"):
+        reproduce.reproduce("real-world", out=tmp_path, pool=pooled, partial=True, quiet=True)
+
+
+def test_an_arm_without_its_base_is_compared_with_nothing(pooled, small):
+    (part,) = plan("cartpole", False, None, (), None)
+    there = part.finished(pooled)
+    assert [arm.label for arm in there.arms] == ["dqn"] and there.bases == {}
+    assert part.bases["dqn"] == artefacts.SADQ
+
+
+def test_origins_are_told_apart_and_folders_are_nobodys():
+    one = {"command": ["/x/sadq", "compare", "--out=a"], "commit": "1", "device": "gpu", "sadq": "0", "jax": "1"}
+    fleets = [
+        one | {"preset": preset, "command": ["/y/benchmarks/fleets.py", "--out", "b", f"{preset}/dqn"]}
+        for preset in ("acrobot", "bitflip")
+    ]
+    found = origins([one, *fleets, one, {}])
+    assert [each["fleets"] for each in found] == [2, 2, 1]
+    alone = "python benchmarks/fleets.py --out FOLDER PRESET/ARM"
+    assert [each["command"] for each in found] == ["sadq compare --out FOLDER", alone, None]
+    assert found[0]["versions"] == {"sadq": "0", "python": None, "jax": "1"}
 
 
 def test_the_theory_is_a_table(tmp_path, monkeypatch):
@@ -144,22 +209,89 @@ def test_ten_million_steps_are_extrapolated_and_say_so():
     assert "10M steps: extrapolated" in said and "434" in said
 
 
+def test_the_parameters_of_a_model_are_counted_without_making_it():
+    assert runtime.model_parameters(preset("acrobot", "dqn")) is None
+    sizes = [9, 256, 256]  # Acrobot's six numbers and three actions; two hidden layers
+    hidden = sum(before * after + after for before, after in zip(sizes, sizes[1:], strict=False))
+    heads = 2 * (256 * 6 + 6) + 256 + 1  # means, variances, a reward
+    assert runtime.model_parameters(preset("acrobot", "dqn+sadq")) == hidden + heads
+
+
 def test_curves_are_thinned_to_means_of_stretches():
     found = outcome([1.0] * 200, 200, members=2)
-    steps, values = metric_curve(found, "loss")
-    assert steps.tolist() == list(range(1, 201)) and values.tolist() == list(range(200))
+    steps, values = metric_table(found, "loss")
+    assert steps.tolist() == list(range(1, 201)) and values.tolist() == [list(range(200))] * 2
     found.steps, found.returns = np.array([0, 200]), np.array([[0.0, 1.0], [2.0, 3.0]])
     found.result |= {"steps_per_second": 9.0}
+    found.config = SimpleNamespace(learning_starts=0, collect=10, updates_per_collect=3)
     found.run.evaluations = [
-        {"step": 0, "member": member, "measures": {"travel_time": time + member}}
+        {"step": 0, "member": member, "measures": {"travel_time": time + member}, "overestimation": None}
         for time in range(7)
         for member in (0, 1)
     ]
     kept = extras(found, ("loss", "unknown"))
     assert kept["curve"] == {"steps": [0, 200], "mean": [1.0, 2.0], "deviation": [1.0, 1.0]}
+    assert kept["updates"] == {"value": 60, "model": None}
     assert list(kept["metrics"]) == ["loss"] and len(kept["metrics"]["loss"]["steps"]) == 50
     assert kept["metrics"]["loss"]["mean"][0] == 1.5 and kept["metrics"]["loss"]["steps"][0] == 4
-    assert kept["measures"] == [{"travel_time": 4.0}, {"travel_time": 5.0}], "over the last five evaluations"
+    assert kept["measures"] == {"travel_time": [4.0, 5.0]}, "over the last five evaluations"
+
+
+def course(metrics: dict[str, list[list[float]]], returns: list[list[float]], **config) -> SimpleNamespace:
+    """A run of so many members by its metrics [M][T], a row every 100 steps, and its returns [M][S]."""
+    members = range(len(returns))
+    rows = [
+        {"step": 100 * (index + 1), "member": member} | {name: table[member][index] for name, table in metrics.items()}
+        for index in range(len(next(iter(metrics.values()))[0]))
+        for member in members
+    ]
+    evaluations = [
+        {"step": 100 * index, "member": member, "overestimation": float(index + member)}
+        for index in range(len(returns[0]))
+        for member in members
+    ]
+    settings = {"learning_starts": 0, "collect": 100, "updates_per_collect": 3} | config
+    settings["guidance"] = SimpleNamespace(updates_per_collect=2)
+    return SimpleNamespace(
+        arm=Arm.parse("dqn+sadq"),
+        run=SimpleNamespace(metrics=rows, evaluations=evaluations),
+        result={"wall_seconds": 1.0, "compile_seconds": 0.5, "steps_per_second": 9.0},
+        config=SimpleNamespace(**settings),
+        seeds=list(members),
+        steps=100 * np.arange(len(returns[0])),
+        returns=np.array(returns, np.float64),
+    )
+
+
+def test_a_course_comes_to_the_numbers_that_claims_are_about():
+    falling = [10.0 ** -min(index, 4) for index in range(20)]  # 1, 0.1, ... and from the fifth row on 1e-4
+    flat = [1.0] * 20
+    peaked = [1.0, 5.0, *[2.0] * 18]
+    up_and_down = [0.0, *[10.0] * 5, *[4.0, 6.0] * 5]
+    found = extras(
+        course({"delta_q": [peaked, flat], "model_state_loss": [falling, flat]}, [up_and_down, [1.0] * 16]),
+        ("delta_q",),
+    )
+    members = found["members"]
+    assert members["first_return"] == [0, 1] and members["best_return"] == [10, 1]
+    assert members["late_fluctuation"] == pytest.approx([2**0.5, 0], abs=1e-5), (
+        "from 4 to 6 and back over the second half"
+    )
+    assert members["overestimation"] == [13, 14], "over the last five evaluations"
+    assert members["delta_q_peak"] == [5, 1] and members["delta_q_peak_step"] == [200, 100]
+    assert members["delta_q_dip"] == [2, 1] and members["settled_step"] == [200, None]
+    assert members["delta_q_last"] == [2, 1] and found["delta_q_peak"] == {"step": 200, "value": 3.0}
+    assert members["model_loss_first"] == [1, 1] and members["model_loss_last"] == pytest.approx([1e-4, 1])
+    assert members["model_loss_log10"] == pytest.approx([-(1 + 2 + 3 + 4 * 16) / 20, 0])
+    # 90% of a fall by four powers of ten is met with the fourth, at step 500 after five collects of two updates each.
+    assert members["model_updates_log"] == [10, None], "what never fell has not converged"
+    assert members["model_updates_linear"] == [6, None], "95% of the fall itself with the second"
+    assert list(found["metrics"]) == ["delta_q"] and found["updates"] == {"value": 45, "model": 30}
+
+
+def test_a_first_peak_is_one_that_is_followed_by_a_fall():
+    assert first_peak(np.array([1.0, 3.0, 2.9, 3.1, 2.0, 5.0, 6.0])) == 3, "2.9 is too little of a fall"
+    assert first_peak(np.array([1.0, 2.0, 1.95, 3.0])) == 3, "where it never falls, the greatest"
 
 
 def test_the_table_of_artefacts_names_presets_that_exist():

@@ -129,6 +129,10 @@ class Reproduce(Place):
     """Settings, as of an arm, of a second guided arm beside each guided one: for instance gate=batch."""
     out: Path | None = None
     """The folder for runs, page and result.json; by default one under runs/ that the same command finds again."""
+    pool: Path | None = None
+    """Where run folders lie, at PRESET/ARM, instead of below --out: artefacts that share it train shared arms once."""
+    partial: bool = False
+    """Train nothing: judge what is finished, with whatever seeds it has unless --seeds is given, and name the rest."""
     json: Json = False
     quiet: Quiet = False
 
@@ -145,6 +149,8 @@ def reproduce(options: Reproduce, modules: list[str]) -> int:
         only=options.only,
         beside=options.beside,
         out=options.out,
+        pool=options.pool,
+        partial=options.partial,
         quiet=options.quiet,
         runner=options.runner(modules),
     )

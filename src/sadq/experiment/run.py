@@ -5,7 +5,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,8 +252,10 @@ def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any
     return meta, checkpoint.fill(fresh, tensors, saved, loop.placement.padded), outside
 
 
-def create(config: Config, path: Path | None, environment: Any = None) -> Experiment:
-    """A new run, in a folder of its own or (None) in memory; nothing is compiled yet."""
+def create(
+    config: Config, path: Path | None, environment: Any = None, notes: Mapping[str, Any] | None = None
+) -> Experiment:
+    """A new run, in a folder of its own or (None) in memory; nothing is compiled yet. `notes` go into its header."""
     resolved = _resolved(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
@@ -264,14 +266,14 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     experiment = Experiment(config, resolved)
     if path is not None:
         timetable = experiment.timetable
-        notes = {
+        about = {
             "steps": experiment.steps,
             "metrics_interval": timetable.chunk * config.collect,
             "evaluation_interval": timetable.interval * config.collect,
             "exact_resume": getattr(resolved, "deterministic", None) is not False,
             "data": resolved.provenance if isinstance(resolved, Environment) else {},
         }
-        experiment.folder = RunFolder.create(path, config, experiment.members, notes)
+        experiment.folder = RunFolder.create(path, config, experiment.members, about | dict(notes or {}))
     return experiment
 
 

@@ -1,7 +1,7 @@
 """What lines are worth: scores over their seeds, and one against another where like is compared with like."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -148,17 +148,24 @@ def thresholds_of(lines: Sequence[Line], given: float | None = None) -> dict[str
         final = [scores for scores in final if scores.size]
         found[environment] = given
         if given is None and np.isfinite(first).any() and final:
-            threshold = verdicts.common_threshold(first.tolist(), [scores.tolist() for scores in final])
-            found[environment] = threshold if threshold > np.nanmean(first) else None
+            found[environment] = verdicts.common_threshold(first.tolist(), [scores.tolist() for scores in final])
     return found
 
 
 def comparisons_of(
-    lines: Sequence[Line], seed: int = 0, against: str | None = None, threshold: float | None = None
+    lines: Sequence[Line],
+    seed: int = 0,
+    against: str | None = None,
+    threshold: float | None = None,
+    bases: Mapping[str, str] | None = None,
 ) -> list[Comparison]:
-    """Every line that has something to be compared with, p-values corrected for how many an environment has of them."""
+    """Every line that has something to be compared with, p-values corrected for how many an environment has of them.
+
+    `bases` says it of a study's arms, each by its spelling: what is corrected is then what the study corrected.
+    """
     thresholds = thresholds_of(lines, threshold)
-    found = [Comparison(base, other, thresholds[base.environment], seed) for base, other in pairs_of(lines, against)]
+    pairs = pairs_of(lines, against) if bases is None else _declared(lines, bases)
+    found = [Comparison(base, other, thresholds[base.environment], seed) for base, other in pairs]
     for environment in thresholds:
         fair = [each for each in found if each.alike and each.environment == environment]
         corrected = iter(verdicts.corrected([one for each in fair for one in each.contrasts]))
@@ -188,15 +195,22 @@ def pairs_of(lines: Sequence[Line], against: str | None = None) -> list[tuple[Li
     return pairs
 
 
+def _declared(lines: Sequence[Line], bases: Mapping[str, str]) -> list[tuple[Line, Line]]:
+    """(base, other) of the lines whose arms are compared."""
+    pairs = [(base, other) for other in lines for base in lines if base.environment == other.environment]
+    return [(base, other) for base, other in pairs if other.run.arm and bases.get(other.run.arm) == base.run.arm]
+
+
 def names_of(line: Line) -> tuple[str, ...]:
     """What a line may be called by."""
     return line.label, line.run.agent, line.run.name
 
 
 def _twins(guided: Line, here: Sequence[Line]) -> list[tuple[Line, Line]]:
-    """A guided line with the plain lines of its agent: those of equal settings, if any has them, else all."""
+    """A guided line with the plain lines of its agent: the arm of just that name, those of equal settings, or all."""
     bases = [line for line in here if line.run.agent == guided.run.base_agent]
-    equal = [base for base in bases if not unlike(base, guided)]
+    named = [base for base in bases if guided.run.arm and base.run.arm == guided.run.base_agent]
+    equal = [base for base in named or bases if not unlike(base, guided)]
     return [(base, guided) for base in equal or bases]
 
 

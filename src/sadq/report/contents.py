@@ -1,6 +1,6 @@
 """The page: one HTML file with everything inside it, words first, then charts and tables; and the numbers as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -56,12 +56,13 @@ class Report:
         against: str | None = None,
         threshold: float | None = None,
         arms: Sequence[str] | None = None,
+        bases: Mapping[str, str] | None = None,
     ) -> "Report":
         """Reads the runs. `against` names the base of all comparisons, `threshold` the return whose time is compared,
-        `arms` how a study spells each run; `seed` is the bootstrap's."""
+        `arms` how a study spells each run and `bases` what it compares each with; `seed` is the bootstrap's."""
         loaded = load_all(runs, arms)
         lines = lines_of(loaded)
-        comparisons = comparisons_of(lines, seed, against, threshold)
+        comparisons = comparisons_of(lines, seed, against, threshold, bases)
         notes = [each.warning for each in comparisons if not each.alike]
         notes += apart(lines)
         notes += [note for run in loaded for note in notes_on(run, [line for line in lines if line.run is run])]

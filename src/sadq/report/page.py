@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +21,7 @@ def write_report(
     against: str | None = None,
     threshold: float | None = None,
     arms: Sequence[str] | None = None,
+    bases: Mapping[str, str] | None = None,
     figures: Sequence[str] = (),
 ) -> Path:
     """Writes the report and gives the page's path.
@@ -34,7 +35,7 @@ def write_report(
     for name in figures:
         if name not in FIGURES:
             raise SadqError(f"Figures cannot be written as {name!r}: expected {' or '.join(FIGURES)}.")
-    report = Report.of(runs, title, seed, against, threshold, arms)
+    report = Report.of(runs, title, seed, against, threshold, arms, bases)
     files: dict[str, bytes] = {}
     if figures:
         from sadq.report.plots import figures_of  # matplotlib takes a second to load, and a page does without

@@ -45,10 +45,13 @@ class Run:
     """M members, S evaluations, T metric intervals; NaN wherever a value is missing or was not finite."""
 
     def __init__(self, folder: Path | str, name: str | None = None, arm: str | None = None):
-        """Reads the run in `folder`, or tells in a `SadqError` why there is none; `arm` is how a study spells it."""
-        self.folder, self.arm = Path(folder), arm
+        """Reads the run in `folder`, or tells in a `SadqError` why there is none; `arm` is how a study spells it, by
+        default as the folder says."""
+        self.folder = Path(folder)
         self.name = name or self.folder.resolve().name
         self.header = _header(self.folder)
+        noted = self.header.get("arm")
+        self.arm = arm or (noted if isinstance(noted, str) else None)
         config, listed, notes = self.header["config"], self.header["members"], []
         agent = str(config["agent"]).lower()
         self.agent = PAPER_AGENT if agent == "sadq" else agent

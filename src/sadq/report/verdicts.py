@@ -30,14 +30,15 @@ MEASURES = {measure.name: measure for measure in (STEPS_TO_THRESHOLD, AREA_UNDER
 THRESHOLD_SHARE = 0.8
 
 
-def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -> float:
+def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -> float | None:
     """A return that is worth reaching: 80% of the way from untrained agents to the best arm.
 
     `first` has the evaluations at step 0 of all arms together, `final` each arm's final returns; so it favours no arm.
+    None where nothing was learned: there is nothing to reach.
     """
     start = float(np.nanmean(first))
     best = max(float(stats.interquartile_mean(np.asarray(each, np.float64))) for each in final)
-    return start + THRESHOLD_SHARE * (best - start)
+    return start + THRESHOLD_SHARE * (best - start) if best > start else None
 
 
 @dataclass(frozen=True)

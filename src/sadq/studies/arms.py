@@ -113,10 +113,10 @@ def bases(arms: Sequence[Arm], against: str | None = None) -> dict[str, str]:
     first = Arm.parse(against).label if against else labels[0]
     if first not in labels:
         raise SadqError(f"There is no arm {against} to compare with: expected one of {', '.join(labels)}.")
-    found = {}
+    found: dict[str, str] = {}
     for arm in arms:
         twin = arm.twin if arm.guided and not against and arm.twin in labels else first
-        if arm.label != twin:
+        if arm.label != twin and found.get(twin) != arm.label:  # no pair both ways round: it would count twice
             found[arm.label] = twin
     return found
 

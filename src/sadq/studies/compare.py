@@ -21,7 +21,7 @@ from sadq.experiment.records import to_json
 from sadq.report import stats
 from sadq.report.page import write_report
 from sadq.studies import sweep
-from sadq.studies.arms import Arm, bases, parse_arms
+from sadq.studies.arms import bases, parse_arms
 from sadq.studies.judged import Judged, Outcome
 from sadq.studies.sweep import Job, Runner
 
@@ -78,7 +78,7 @@ def compare_configs(
     """Trains what is not trained yet below `out`, judges it, and leaves the document and the report's page there."""
     parsed = parse_arms(arms)
     pairs = bases(parsed, against)
-    jobs = [Job(arm.label, arm.config(shared), f"{RUNS}/{arm.folder}") for arm in parsed]
+    jobs = [Job(arm.label, arm.config(shared), f"{RUNS}/{arm.folder}", arm.label) for arm in parsed]
     sweep.run(jobs, out, environment, quiet=quiet, runner=runner)
     outcomes = [Outcome(arm, out / job.folder) for arm, job in zip(parsed, jobs, strict=True)]
     judged = Judged(shared.environment, outcomes, pairs, threshold)
@@ -86,9 +86,8 @@ def compare_configs(
     if report:
         title = f"{', '.join(arm.label for arm in parsed)} on {shared.environment}"
         spelled = [arm.label for arm in parsed]
-        base = Arm.parse(against).label if against else None
         folders = [outcome.folder for outcome in outcomes]
-        page = write_report(folders, out / REPORT, title, against=base, threshold=threshold, arms=spelled)
+        page = write_report(folders, out / REPORT, title, threshold=threshold, arms=spelled, bases=pairs)
     comparison = Comparison(judged, shared, page)
     write_json(out / DOCUMENT, comparison.as_dict())
     return comparison

@@ -24,12 +24,12 @@ class Outcome:
 
     def __init__(self, arm: Arm, folder: Path):
         self.arm, self.folder = arm, folder
-        self.run, self.config, record = RunFolder.open(folder)
+        self.run, self.config, self.header = RunFolder.open(folder)
         result = self.run.finished
         if result is None:
             raise SadqError(f"{folder} is not finished: repeat the command that began it.")
         self.result: dict[str, Any] = result
-        self.seeds = [member["seed"] for member in record["members"]]
+        self.seeds = [member["seed"] for member in self.header["members"]]
         rows = self.run.evaluations
         self.steps = np.array(sorted({row["step"] for row in rows}))
         places = {step: column for column, step in enumerate(self.steps.tolist())}
@@ -37,18 +37,21 @@ class Outcome:
         for row in rows:
             self.returns[row["member"], places[row["step"]]] = np.mean(row["returns"])
 
-    def scores(self, threshold: float) -> dict[str, dict[int, float]]:
-        """Measure -> seed -> value."""
+    def scores(self, threshold: float | None) -> dict[str, dict[int, float]]:
+        """Measure -> seed -> value; NaN where there is nothing to reach."""
+        unknown = np.full(len(self.seeds), np.nan)
         values = {
-            verdicts.STEPS_TO_THRESHOLD.name: steps_to_threshold(self.steps, self.returns, threshold),
+            verdicts.STEPS_TO_THRESHOLD.name: unknown
+            if threshold is None
+            else steps_to_threshold(self.steps, self.returns, threshold),
             verdicts.AREA_UNDER_CURVE.name: area_under_curve(self.steps, self.returns),
             verdicts.FINAL_RETURN.name: final_return(self.returns),
         }
         return {name: dict(zip(self.seeds, each.tolist(), strict=True)) for name, each in values.items()}
 
-    def reached(self, threshold: float) -> int:
+    def reached(self, threshold: float | None) -> int:
         """How many seeds ever got there."""
-        return int((self.returns >= threshold).any(axis=1).sum())
+        return 0 if threshold is None else int((self.returns >= threshold).any(axis=1).sum())
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ class Judged:
     """Of the bootstraps."""
 
     @cached_property
-    def threshold(self) -> float:
-        """The one that was asked for, or one that is worth reaching here."""
+    def threshold(self) -> float | None:
+        """The one that was asked for, or one that is worth reaching here; None where nothing was learned."""
         if self.threshold_given is not None:
             return self.threshold_given
         first = [value for outcome in self.outcomes for value in outcome.returns[:, 0].tolist()]
@@ -162,7 +165,8 @@ class Judged:
 
     def lines(self) -> list[str]:
         """A table and the verdicts, for a terminal."""
-        head = ["arm", "seeds", f"steps to {number(self.threshold)}", "area under the curve", "final return"]
+        reach = "a threshold" if self.threshold is None else number(self.threshold)
+        head = ["arm", "seeds", f"steps to {reach}", "area under the curve", "final return"]
         rows = []
         for outcome in self.outcomes:
             label = outcome.arm.label

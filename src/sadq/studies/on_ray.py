@@ -51,7 +51,8 @@ class RayRunner:
             task = ray.remote(fleet).options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)
             where = _Where(str(out.resolve()), token, self.shared, self.modules, _search_path(), _compilation_cache())
             refs = {
-                task.remote(keeper, job.name, to_json(job.config), job.folder, environment, where): job for job in jobs
+                task.remote(keeper, job.name, to_json(job.config), job.folder, environment, where, job.notes): job
+                for job in jobs
             }
             _follow(ray, refs, keeper, display)
 
@@ -68,7 +69,15 @@ class _Where:
     compilation_cache: str | None
 
 
-def fleet(keeper: Any, name: str, config: dict[str, Any], folder: str, environment: Any, where: _Where) -> bool:
+def fleet(
+    keeper: Any,
+    name: str,
+    config: dict[str, Any],
+    folder: str,
+    environment: Any,
+    where: _Where,
+    notes: dict[str, Any],
+) -> bool:
     """One job, in a worker's process; False if it was stopped and saved."""
     import ray
 
@@ -99,7 +108,7 @@ def fleet(keeper: Any, name: str, config: dict[str, Any], folder: str, environme
                 told = time.monotonic()
                 keeper.tell.remote(name, ("update", progress._replace(metrics=[])))
 
-        done = carry_out(from_json(Config, config), path, environment, begin, update)
+        done = carry_out(from_json(Config, config), path, environment, begin, update, notes)
         if mirror is not None:
             mirror.push(everything=True)
         return done

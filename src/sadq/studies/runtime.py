@@ -2,6 +2,11 @@
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
+from sadq.experiment.build import make_learner, resolve
+from sadq.experiment.config import Config
 from sadq.studies.artefacts import PAPER_MINUTES
 from sadq.studies.judged import Outcome
 
@@ -30,6 +35,15 @@ def measure(outcome: Outcome, quick: bool) -> dict[str, Any]:
         "paper_minutes_100k": paper[0],
         "paper_minutes_10m": paper[1],
     }
+
+
+def model_parameters(config: Config) -> int | None:
+    """Numbers that SADQ's model learns, counted without making any; None for a plain agent."""
+    guidance = make_learner(config, resolve(config.environment, config.settings)).guidance
+    if guidance is None:
+        return None
+    leaves = jax.tree.leaves(jax.eval_shape(guidance.make_model, jax.random.key(0)))
+    return sum(leaf.size for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact))
 
 
 def steady_rate(outcome: Outcome) -> float:

@@ -1,7 +1,8 @@
 """A list of fleets, run one after the other in this process; what is finished stays, what was begun goes on."""
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,17 @@ class Job:
     name: str
     config: Config
     folder: str
+    arm: str | None = None  # as the study spells it, where it is one
 
     @property
     def work(self) -> int:
         """Env steps of all members: what an ETA is counted in."""
         return self.config.steps * len(members_of(self.config))
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What its run folder says of it: the command is the sweep's, wherever the fleet runs."""
+        return {"command": sys.argv} | ({"arm": self.arm} if self.arm else {})
 
 
 class Stopped(Exception):
@@ -63,16 +70,22 @@ def run(
 def run_here(jobs: Iterable[Job], out: Path, environment: Any, display: Display) -> None:
     """One after the other; the first Ctrl-C saves the fleet at hand and ends the sweep."""
     for job in jobs:
-        if not carry_out(job.config, out / job.folder, environment, *display.following(job.name)):
+        if not carry_out(job.config, out / job.folder, environment, *display.following(job.name), job.notes):
             raise Stopped
         display.finished(job.name)
 
 
 def carry_out(
-    config: Config, path: Path, environment: Any, begin: Callable[[Experiment], None], update: Callback
+    config: Config,
+    path: Path,
+    environment: Any,
+    begin: Callable[[Experiment], None],
+    update: Callback,
+    notes: Mapping[str, Any],
 ) -> bool:
     """One fleet from the beginning or from its newest checkpoint; False if it was stopped before its end."""
-    experiment = reopen(path, environment) if (path / CONFIG).exists() else create(config, path, environment)
+    held = (path / CONFIG).exists()
+    experiment = reopen(path, environment) if held else create(config, path, environment, notes)
     try:
         experiment.warn = lambda sentence: Display.say(f"{path.name}: {sentence}")
         experiment.begin()
@@ -94,15 +107,15 @@ def finished(path: Path) -> dict[str, Any] | None:
     return RunFolder(path).finished
 
 
-def check(job: Job, path: Path) -> None:
+def check(job: Job, path: Path, immaterial: Sequence[str] = IMMATERIAL) -> None:
     """Refuse a folder that holds another run than the job's."""
     if not (path / CONFIG).exists():
         return
     _, config, _ = RunFolder.open(path)
     for name, value in vars(job.config).items():
         held = getattr(config, name)
-        if value != held and name not in IMMATERIAL:
+        if value != held and name not in immaterial:
             raise SadqError(
-                f"{path} holds a run with another {name} ({held!r}, expected {value!r}): give another folder with --out, "
-                "or remove it."
+                f"{path} holds a run with another {name} ({held!r}, expected {value!r}): give another folder, or "
+                "remove it."
             )

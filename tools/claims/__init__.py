@@ -1,0 +1,1 @@
+"""The paper's claims, and the rules that decide from result files whether they hold."""

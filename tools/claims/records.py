@@ -1,0 +1,197 @@
+"""Result files read back: arms by preset and name, and the numbers of their seeds."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sadq.errors import SadqError
+from sadq.report.stats import SIGNIFICANCE, Estimate
+
+FORMAT = 2
+NOT_NEEDED = r" --(?:out|pool) FOLDER| --partial| --quiet| --json"
+"""Options of a command that change nothing of its numbers."""
+
+BySeed = dict[int, float]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm on one preset."""
+
+    label: str
+    data: Mapping[str, Any]
+    environment_steps: list[int]
+
+    @property
+    def steps(self) -> int:
+        return self.data["steps"]
+
+    @property
+    def seeds(self) -> list[int]:
+        return self.data["members"]["seed"]
+
+    @property
+    def guided(self) -> bool:
+        return self.data["agent"].endswith("+sadq")
+
+    @property
+    def curve(self) -> tuple[list[int], list[float], list[float]]:
+        """(steps, mean, deviation over the seeds) of its evaluations."""
+        curve = self.data["curve"]
+        return curve.get("steps", self.environment_steps), curve["mean"], curve["deviation"]
+
+    def has(self, name: str) -> bool:
+        return name in self.data["members"]
+
+    def by_seed(self, name: str) -> BySeed:
+        """One number of every seed; NaN where it is not known."""
+        values = self.data["members"][name]
+        return {seed: math.nan if value is None else value for seed, value in zip(self.seeds, values, strict=True)}
+
+    def middle(self, name: str) -> Estimate:
+        """Its interquartile mean of one of the three measures, as it was recorded."""
+        return estimate(self.data["interquartile_mean"][name])
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One arm against its base."""
+
+    arm: str
+    base: str
+    data: Mapping[str, Any]
+
+    def outcome(self, name: str | None = None) -> str:
+        """Of one measure, or of all together."""
+        return self.data["outcome"] if name is None else self.data["measures"][name]["outcome"]
+
+    def difference(self, name: str) -> Estimate:
+        return estimate(self.data["measures"][name]["difference"])
+
+    def level(self, name: str) -> float:
+        return self.data["measures"][name]["difference"]["level"]
+
+    def can_settle(self, name: str) -> bool:
+        """Whether so many pairs could tell a difference at all, after the correction."""
+        found = self.data["measures"][name]
+        return 2.0 ** (1 - found["difference"]["count"]) * found["comparisons"] <= SIGNIFICANCE
+
+    def p_value(self, name: str) -> float:
+        """Corrected by Holm's method."""
+        return self.data["measures"][name]["corrected_p_value"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One preset of an artefact."""
+
+    preset: str
+    data: Mapping[str, Any]
+
+    @cached_property
+    def arms(self) -> dict[str, Arm]:
+        return {one["arm"]: Arm(one["arm"], one, self.data["steps"]) for one in self.data["arms"]}
+
+    @cached_property
+    def contrasts(self) -> dict[str, Contrast]:
+        """By the arm that is compared with its base."""
+        return {one["arm"]: Contrast(one["arm"], one["base"], one) for one in self.data["contrasts"]}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What made a number."""
+
+    command: str
+    commits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a reproduction left."""
+
+    data: Mapping[str, Any]
+
+    @property
+    def artefact(self) -> str:
+        return self.data["artefact"]
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        return {one["preset"]: Place(one["preset"], one) for one in self.data.get("environments", [])}
+
+    @property
+    def source(self) -> Source:
+        """The command that makes it from nothing, on one machine, and the commits that its runs were trained by."""
+        commits = sorted({short(one["commit"]) for one in self.data["origins"]})
+        return Source(re.sub(NOT_NEEDED, "", self.data["judged"]["command"]), tuple(commits))
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        return self.data["missing"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """All result files."""
+
+    records: Mapping[str, Record] = field(default_factory=dict)
+    games: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """(game, agent) -> a file of results/atari100k."""
+
+    @property
+    def atari(self) -> Source | None:
+        """What made the scores of games."""
+        if "atari100k" in self.records:
+            return self.records["atari100k"].source
+        commits = sorted({short(one["machine"]["commit"]) for one in self.games.values()})
+        return Source("python benchmarks/atari100k.py", tuple(commits)) if commits else None
+
+    def place(self, artefact: str, preset: str, needed: Iterable[str] = ()) -> Place | None:
+        """A preset of an artefact, if it was run, with the arms that are needed."""
+        record = self.records.get(artefact)
+        place = record.places.get(preset) if record else None
+        return place if place and set(needed) <= set(place.arms) else None
+
+
+def load(folder: Path) -> Results:
+    """Everything below results/."""
+    records = {}
+    for path in sorted(folder.glob("*.json")):
+        data = _read(path)
+        if data.get("format") != FORMAT or data.get("artefact") != path.stem:
+            raise SadqError(
+                f"{path} is no record of {path.stem} (format {FORMAT}): put the result.json of `sadq reproduce "
+                f"{path.stem}` there."
+            )
+        if data["quick"]:
+            raise SadqError(f"{path} is of a quick run, whose numbers say nothing of the paper: reproduce it in full.")
+        records[path.stem] = Record(data)
+    games = {}
+    for path in sorted((folder / "atari100k").glob("*.json")):
+        data = _read(path)
+        games[data["game"], data["agent"]] = data
+    return Results(records, games)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise SadqError(f"{path} cannot be read ({error}): put a whole result file there.") from error
+
+
+def short(commit: str | None) -> str:
+    """As git shows it."""
+    return "not known" if commit is None else re.sub(r"^([0-9a-f]{7})[0-9a-f]*", r"\1", commit)
+
+
+def estimate(data: Mapping[str, Any]) -> Estimate:
+    """As a record writes it; null is what is not known."""
+    value = math.nan if data["value"] is None else data["value"]
+    return Estimate(value, data["low"], data["high"], data["count"])
