@@ -54,9 +54,41 @@ def test_an_observation_of_another_shape_is_refused(model, shape):
         model.predict(np.zeros(shape))
 
 
-@pytest.mark.parametrize("member", [2, -1])
+@pytest.mark.parametrize(
+    "observation", ["text", None, {}, [[0, 1], [0]], np.array(["a"] * 6), np.array([None] * 6), 1j]
+)
+def test_an_observation_that_is_no_numbers_is_refused(model, observation):
+    with pytest.raises(
+        SadqError, match=r"Cannot act on .*: expected an array of numbers of shape \(6,\) or \(n, 6\)"
+    ) as error:
+        model.predict(observation)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("masks", "sentence"),
+    [
+        (np.ones(4, bool), r"of shape \(4,\) and type bool: expected booleans of shape \(3,\)"),
+        (np.ones((2, 3), bool), r"of shape \(2, 3\) and type bool: expected booleans of shape \(3,\)"),
+        (np.ones(3), r"of shape \(3,\) and type float64: expected booleans of shape \(3,\)"),
+        ("all", "action_masks are 'all': expected booleans"),
+        (np.zeros(3, bool), "action_masks allow no action at all"),
+    ],
+)
+def test_masks_of_another_size_or_kind_are_refused(model, masks, sentence):
+    with pytest.raises(SadqError, match=sentence):
+        model.predict(STATES[0], action_masks=masks)
+
+
+def test_a_mask_for_one_is_none_for_many(model):
+    with pytest.raises(SadqError, match=r"expected booleans of shape \(4, 3\)"):
+        model.predict(STATES, action_masks=np.ones(3, bool))
+    assert model.predict(STATES[0], action_masks=[[0, 0, 1]])[0] == 2
+
+
+@pytest.mark.parametrize("member", [2, -1, "0", 0.0, None, True])
 def test_a_member_that_is_not_there_is_refused(model, member):
-    with pytest.raises(SadqError, match=f"There is no member {member}: this fleet has members 0 to 1"):
+    with pytest.raises(SadqError, match=f"There is no member {member!r}: this fleet has members 0 to 1"):
         model.predict(STATES, member=member)
 
 

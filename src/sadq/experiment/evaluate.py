@@ -20,6 +20,7 @@ from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen, restored
+from sadq.experiment.trust import check_trusted
 from sadq.experiment.video import check_video, film
 from sadq.fleet.members import MemberState, greedy_actions
 from sadq.networks.network import Network
@@ -70,7 +71,11 @@ def evaluate_policy(
     what: str, policy: str, episodes: int, seed: int, settings: tuple[str, ...] = (), video: Path | None = None
 ) -> dict[str, Any]:
     """Returns of one of an environment's own policies; `what` is a preset, an environment, or a run folder."""
-    config = RunFolder.open(Path(what))[1] if (Path(what) / CONFIG).is_file() else preset(what)
+    if (Path(what) / CONFIG).is_file():
+        config = RunFolder.open(Path(what))[1]
+        check_trusted(config.environment, Path(what))
+    else:
+        config = preset(what)
     config = dataclasses.replace(config, environment_settings=config.environment_settings + settings)
     environment = resolve(config.environment, config.settings)
     if not isinstance(environment, Environment):

@@ -5,7 +5,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +15,14 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.evaluations import Evaluations, json_number
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
+from sadq.experiment.trust import check_trusted
 from sadq.fleet.members import Loop, MemberState
 
 
@@ -53,7 +55,9 @@ class Experiment:
     collect: int = 0  # collects done
     origin: int = 0  # where this training began, in collects
     exact: bool = True  # whether every resume so far was bit-exact
+    interrupted: int | None = None  # the signal that stopped the last `run`
     warn: Callable[[str], None] = lambda _: None
+    _recorded: dict[str, Any] = field(default_factory=dict)  # of the environment's data, when the run began
     _evaluations: Evaluations = field(init=False)
     _began: float = 0.0  # by the clock, had all of the run been in this process
     _earlier_compile_seconds: float = 0.0  # before the checkpoint that this process resumed from
@@ -80,25 +84,53 @@ class Experiment:
         compiled = self._earlier_compile_seconds + self.loop.programs.compile_seconds
         return {"wall_seconds": time.perf_counter() - self._began, "compile_seconds": compiled}
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """Where the environment's data come from, with their checksums."""
+        return self.environment.provenance if isinstance(self.environment, Environment) else {}
+
     def begin(self, saved: Path | None = None) -> None:
         """Start, or take up a checkpoint, by default the folder's newest; the first evaluation belongs to the start."""
         self._began = time.perf_counter()
+        self.folder.take()
+        self._look_back()
+        if self.folder.path is not None:
+            checkpoint.recover(self.folder.path / CHECKPOINTS)
+            saved = saved or checkpoint.latest(self.folder.path / CHECKPOINTS)
+        if saved:
+            self.origin = checkpoint.read_record(saved)["origin"]
         self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
         self.state = self.loop.start()
-        self.begun = True
         self._evaluations = Evaluations(self.environment.name, self.folder)
-        if saved is None and self.folder.path is not None:
-            saved = checkpoint.latest(self.folder.path / CHECKPOINTS)
+        counted: dict[str, Any] = {}
         if saved:
             meta, self.state, outside = restored(self.loop, self.state, saved)
             self.exact = self.loop.restore(self.state, outside) and meta["exact"]
             self.collect, self._earlier_compile_seconds = meta["collect"], meta["compile_seconds"]
             self._began -= meta["wall_seconds"]
+            counted = meta["rows"]
             if not self.exact:
                 self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
-        self.folder.cut_back(self.step if saved else -1)
+        self.folder.cut_back(self.step if saved else -1, counted)
         if not saved:
             self._evaluate()
+        self.begun = True
+
+    def _look_back(self) -> None:
+        """Say what differs from when the run began; data that changed would make of it a run of two halves."""
+        if self.folder.filled:
+            fields = ", ".join(self.folder.filled)
+            self.warn(f"The run is of an earlier version, whose config had no {fields}: these are the defaults of now.")
+        before, now = _checksums(self._recorded), _checksums(self.data)
+        for name in sorted(before.keys() & now.keys()):
+            if before[name] != now[name]:
+                sentence = (
+                    f"The data of {self.environment.name} changed since the run began: {name} was {before[name]:.16} and is "
+                    f"{now[name]:.16}: put back the data that it began with, or train again"
+                )
+                if self.folder.path is not None:
+                    raise SadqError(f"{sentence}.")
+                self.warn(f"{sentence}.")
 
     def extend(self, steps: int) -> None:
         """Plan `steps` more env steps of each member, from where training stands now."""
@@ -113,7 +145,7 @@ class Experiment:
 
     def run(self, *callbacks: Callback) -> bool:
         """Go on to the end of the run; False if it was stopped before, in which case it was saved."""
-        saved_at = time.perf_counter()
+        saved_at, self.interrupted = time.perf_counter(), None
         with _interruptions() as interruptions:
             while self.step < self.steps:
                 progress = self._advance()
@@ -121,20 +153,27 @@ class Experiment:
                 answers = [callback(progress) for callback in callbacks]
                 stopped = bool(interruptions) or any(answer is False for answer in answers)
                 if self.folder.path is not None and (due or stopped or self.step == self.steps):
-                    self.save(self.folder.path)
+                    self.save(self.folder)
                     saved_at = time.perf_counter()
                 if stopped and self.step < self.steps:
+                    self.interrupted = interruptions[0] if interruptions else None
                     break
             self._evaluations.settle()
         return self.step >= self.steps
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint to a run folder; it never outlives the evaluations before it."""
+    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Copies of the metrics and evaluations so far, the one under way included."""
         self._evaluations.settle()
-        meta = {"step": self.step, **self.seconds, "exact": self.exact}
+        return list(self.folder.metrics), list(self.folder.evaluations)
+
+    def save(self, folder: RunFolder) -> None:
+        """Write a checkpoint to a run folder; it never outlives the rows before it, which are on the disk first."""
+        assert folder.path is not None, "there is nowhere to write a checkpoint to"
+        self._evaluations.settle()
+        meta = {"step": self.step, **self.seconds, "exact": self.exact, "origin": self.origin, "rows": folder.settle()}
         # Cut on the host: a part of what lies on several devices would be put whole on each of them.
         state = self.loop.placement.real(jax.tree.map(np.asarray, self.state))
-        checkpoint.save(folder / CHECKPOINTS, self.collect, state, self.loop.outside(), meta)
+        checkpoint.save(folder.path / CHECKPOINTS, self.collect, state, self.loop.outside(), meta)
 
     def describe(self) -> str:
         """What is about to run, and the memory that its replay will take."""
@@ -158,9 +197,12 @@ class Experiment:
         }
 
     def close(self) -> None:
-        if self.begun:
+        """Let go of processes, environments and folder, however far the run came."""
+        if hasattr(self, "_evaluations"):
             self._evaluations.abandon()
+        if hasattr(self, "loop"):
             self.loop.close()
+        self.folder.release()
 
     def _advance(self) -> Progress:
         began, before = time.perf_counter(), self.step
@@ -270,10 +312,21 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     return experiment
 
 
-def reopen(path: Path, environment: Any = None) -> Experiment:
-    """A run begun earlier."""
-    folder, config, _ = RunFolder.open(path)
-    return Experiment(config, _resolved(config, environment), folder)
+def reopen(path: Path, environment: Any = None, trust: Collection[str] = ()) -> Experiment:
+    """A run begun earlier; `trust` names modules that the folder's environment may import."""
+    folder, config, record = RunFolder.open(path)
+    if environment is None:
+        check_trusted(config.environment, path, trust)
+    recorded = record.get("data")
+    noted = recorded if isinstance(recorded, dict) else {}
+    return Experiment(config, _resolved(config, environment), folder, _recorded=noted)
+
+
+def _checksums(data: dict[str, Any]) -> dict[str, str]:
+    """The checksums in an environment's record of its data, by what they are of."""
+    found = data.get("sha256")
+    named = found if isinstance(found, dict) else {"sha256": found}
+    return {name: value for name, value in named.items() if isinstance(value, str)}
 
 
 def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
