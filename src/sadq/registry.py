@@ -232,6 +232,9 @@ def _refuser(fits: Callable[[Any], bool], expected: str) -> Callable[..., None]:
     return refuse
 
 
+COUNTED = 2**31
+
+
 def _number(value: Any, kind: Any = int | float) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
@@ -240,8 +243,10 @@ positive = _refuser(lambda value: _number(value) and 0 < value < 3e38, "must be 
 not_negative = _refuser(lambda value: _number(value) and 0 <= value < 3e38, "must be 0 or more")
 share = _refuser(lambda value: _number(value) and 0 <= value <= 1, "must lie in [0, 1]")
 layer_sizes = _refuser(
-    lambda sizes: isinstance(sizes, tuple) and sizes != () and all(isinstance(one, int) and one >= 1 for one in sizes),
-    "must name at least one layer, of size 1 or more",
+    lambda sizes: (
+        isinstance(sizes, tuple) and sizes != () and all(_number(one, int) and 1 <= one < COUNTED for one in sizes)
+    ),
+    "must name at least one layer, of size 1 or more and below 2^31",
 )
 
 
@@ -249,6 +254,8 @@ def at_least(choice: Any, smallest: int, *settings: str, or_none: bool = False) 
     """Refuse settings that are not whole numbers of at least `smallest`."""
     expected = f"must be a whole number of at least {smallest}"
     _refuser(lambda value: _number(value, int) and value >= smallest, expected)(choice, *settings, or_none=or_none)
+    for setting in settings:
+        require(choice, (getattr(choice, setting) or 0) < COUNTED, setting, "must be below 2^31: counters have 32 bits")
 
 
 def one_of(choice: Any, setting: str, *values: str) -> None:

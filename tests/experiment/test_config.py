@@ -291,7 +291,10 @@ REFUSED = [
         for name in names
         for bad in (0, -5)
     ],
-    ({"steps": 2**31}, "steps = 2147483648 must be below 2^31"),
+    *[
+        ({name: 2**31}, f"{name} = 2147483648 must be below 2^31")
+        for name in ("steps", "batch_size", "n_step", "workers")
+    ],
     ({"learning_starts": -1}, f"learning_starts = -1 {WHOLE} 0."),
     ({"workers": -1}, f"workers = -1 {WHOLE} 0, or None."),
     *[

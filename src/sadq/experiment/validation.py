@@ -27,7 +27,6 @@ def refusals(config: "Config") -> Iterator[str]:
     at_least(config, 1, "evaluations", "evaluation_episodes")
     at_least(config, 1, "n_step", "target_update_interval", or_none=True)
     at_least(config, 0, "learning_starts")
-    require(config, config.steps < 2**31, "steps", "must be below 2^31, for they are counted in 32 bits")
     at_least(config, 0, "workers", or_none=True)
     positive(config, "learning_rate", swept=True)
     share(config, "discount", swept=True)
