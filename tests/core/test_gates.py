@@ -7,6 +7,7 @@ import pytest
 
 from sadq.core import BatchReliability, Choice, Fixed, SampleReliability, double, greedy, value_gap
 from sadq.core.gates import GATES
+from sadq.errors import SadqError
 
 ALPHA = jnp.float32(0.2)
 TARGET_Q = jnp.array([[0.0, 4.0, 1.0], [2.0, 2.0, 4.0]])  # gaps 4 and 2, mean 3; greedy actions 1 and 2
@@ -50,16 +51,47 @@ def test_batch_reliability_counts_legal_actions_only():
     np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
 
 
-def test_batch_reliability_never_trusts_more_than_alpha_says():
-    """An error below zero cannot be, but neither could it buy the model more weight than all of it."""
-    weights = batch_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.full(2, -3.0))
-    np.testing.assert_allclose(weights, [0.2, 0.2], rtol=1e-6)
+def test_batch_reliability_counts_errors_of_either_sign():
+    weights = batch_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([-1.0, 2.0]))
+    np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(1.0, 0.6), (1.5, 0.4), (2.0, 0.2), (9.0, 0.2)])
+def test_a_steeper_batch_reliability_trusts_the_model_sooner_but_never_more_than_alpha_says(slope, expected):
+    """Half of the gap is wrong: times the slope, at most all of the model's weight 0.8."""
+    steep = BatchReliability(slope=slope)
+    weights = steep(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(weights, [expected] * 2, rtol=1e-6)
+    beyond = steep(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([4.0, 2.0]))
+    assert beyond.tolist() == [1.0, 1.0], "an error as large as the gap is never trusted"
+
+
+def test_a_centred_batch_reliability_leaves_out_what_all_samples_err_by():
+    """5 and 8 are 6.5 with 1.5 to either side, which is half of the gap of 3."""
+    weights = BatchReliability(centred=True)(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([5.0, 8.0]))
+    np.testing.assert_allclose(weights, [0.6, 0.6], rtol=1e-6)
+
+
+@pytest.mark.parametrize("gate", ["batch.slope=0", "batch.slope=-1", "sample.share=-0.1"])
+def test_settings_of_gates_are_checked(gate):
+    name, _, setting = gate.partition(".")
+    field, _, value = setting.partition("=")
+    with pytest.raises(SadqError, match=field):
+        type(GATES.choice(name))(**{field: float(value)})
 
 
 def test_sample_reliability_by_hand():
     """With a mean error of 1, a preference by 2 is heard and one by 0.5 is not."""
     weights = sample_reliability(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([0.0, 2.0]))
     assert weights.tolist() == [ALPHA, 1.0]
+
+
+def test_sample_reliability_may_ask_for_a_share_of_the_error():
+    """Preferences by 2 and 0.5 against half of an error of 1.5, of either sign."""
+    weights = SampleReliability(share=0.5)(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([-1.5, 1.5]))
+    assert weights.tolist() == [ALPHA, 1.0]
+    weights = SampleReliability(share=0.25)(ALPHA, chosen(), TARGET_Q, SCORES, jnp.array([-1.5, 1.5]))
+    assert weights.tolist() == [ALPHA, ALPHA]
 
 
 def test_sample_reliability_wants_more_than_the_error():

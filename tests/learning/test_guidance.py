@@ -73,28 +73,28 @@ STEPS = (
 
 
 def test_the_bellman_error_by_hand():
-    """|r^ + gamma c^ max Q'(s^) - (r + gamma (1 - terminal) max Q'(s'))|."""
+    """r^ + gamma c^ max Q'(s^) - (r + gamma (1 - terminal) max Q'(s'))."""
     error = table_guidance(MODEL, 2).bellman_error(advice(), happened(*STEPS))
     expected = [
-        abs((2 + 0.5 * 6) - (1 + 0.5 * 4)),  # another reward and another successor
-        abs((0.5 + 0.5 * 0.25 * 8) - -1),  # the episode ended, which the model did not quite believe
-        abs((1 + 0.5 * 4) - (0 + 0.5 * 8)),
-        abs((4 + 0.0) - (2 + 0.5 * 6)),  # the model believed in an end that did not come
-        abs((7 + 0.5 * 0.5 * 6) - (0 + 0.5 * 6)),
+        (2 + 0.5 * 6) - (1 + 0.5 * 4),  # another reward and another successor
+        (0.5 + 0.5 * 0.25 * 8) - -1,  # the episode ended, which the model did not quite believe
+        (1 + 0.5 * 4) - (0 + 0.5 * 8),
+        (4 + 0.0) - (2 + 0.5 * 6),  # the model believed in an end that did not come
+        (7 + 0.5 * 0.5 * 6) - (0 + 0.5 * 6),
     ]
     np.testing.assert_allclose(error, expected, rtol=1e-6)
-    np.testing.assert_allclose(expected, [2.0, 2.5, 1.0, 1.0, 5.5])
+    np.testing.assert_allclose(expected, [2.0, 2.5, -1.0, -1.0, 5.5])
 
 
 def test_the_bellman_error_looks_at_legal_actions_only():
     """At s' those that were told, at a predicted state those that the rules name: states 1 and 3 have one each."""
     error = table_guidance(MODEL, 2).bellman_error(advice(legal=legal_in), happened(*STEPS, masked=True))
     expected = [
-        abs((2 + 0.5 * 6) - (1 + 0.5 * 2)),
-        abs((0.5 + 0.5 * 0.25 * -8) - -1),
-        abs((1 + 0.5 * 2) - (0 + 0.5 * -8)),
-        abs(4 - (2 + 0.5 * 6)),
-        abs((7 + 0.5 * 0.5 * 6) - (0 + 0.5 * 6)),
+        (2 + 0.5 * 6) - (1 + 0.5 * 2),
+        (0.5 + 0.5 * 0.25 * -8) - -1,
+        (1 + 0.5 * 2) - (0 + 0.5 * -8),
+        4 - (2 + 0.5 * 6),
+        (7 + 0.5 * 0.5 * 6) - (0 + 0.5 * 6),
     ]
     np.testing.assert_allclose(error, expected, rtol=1e-6)
 
@@ -247,7 +247,7 @@ def test_a_model_of_features_is_scored_by_the_head_alone():
     by_state = np.asarray(MODEL.rewards) + 0.5 * np.asarray(MODEL.continuation) * 10 * best[successors]
     np.testing.assert_allclose(guidance.scores(asked, seen.batch), by_state[[1, 2, 3, 2, 2]], rtol=1e-6)
     real = np.array([1.0, -1.0, 0.0, 2.0, 0.0]) + 0.5 * np.array([2 * 4, 0, 2 * 8, 2 * 6, 2 * 6])
-    expected = np.abs(by_state[[0, 1, 2, 3, 2], [1, 0, 1, 1, 0]] - real)
+    expected = by_state[[0, 1, 2, 3, 2], [1, 0, 1, 1, 0]] - real
     np.testing.assert_allclose(guidance.bellman_error(asked, seen), expected, rtol=1e-6)
 
 

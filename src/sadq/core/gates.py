@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq.core.bootstrap import Choice, best_action, legal_values
-from sadq.registry import Axis
+from sadq.registry import Axis, not_negative, positive
 from sadq.types import Array, Mask
 
 GATES = Axis("gate", "how far the model is trusted")
@@ -30,7 +30,7 @@ class Gate(Protocol):
         choice: Choice,  # [B, K]: the base rule's
         target_q: Array,  # f32[B, A]
         scores: Array,  # f32[B, A]
-        bellman_error: Array,  # f32[B]
+        bellman_error: Array,  # f32[B]: the model's estimate less the observed one
         mask: Mask = None,  # [B, A]
     ) -> Array: ...
 
@@ -56,15 +56,23 @@ class Fixed:
 @GATES.register("batch")
 @dataclass(frozen=True)
 class BatchReliability:
-    """One alpha for the batch: 1 - (1 - alpha) * clip(1 - error / gap, 0, 1), both averaged over the batch."""
+    """One alpha for the batch: 1 - (1 - alpha) * clip(slope * (1 - error / gap), 0, 1), both averaged over the batch."""
 
     uses_error: ClassVar[bool] = True
+    slope: float = 1.0
+    """How soon the model is trusted wholly as its error falls below the gap: at 1 only without any error, at 2 at half."""
+    centred: bool = False
+    """Whether an error that all samples share is left out, since it hardly changes which action is preferred."""
+
+    def __post_init__(self) -> None:
+        positive(self, "slope")
 
     def __call__(
         self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
-        gap, error = jnp.mean(jax.vmap(value_gap)(target_q, mask)), jnp.mean(bellman_error)
-        reliability = jnp.clip(1 - error / jnp.maximum(gap, 1e-8), 0, 1)
+        shared = jnp.mean(bellman_error) if self.centred else 0.0
+        gap, error = jnp.mean(jax.vmap(value_gap)(target_q, mask)), jnp.mean(jnp.abs(bellman_error - shared))
+        reliability = jnp.clip(self.slope * (1 - error / jnp.maximum(gap, 1e-8)), 0, 1)
         # A model that has diverged errs by no number at all, which must not become alpha.
         reliability = jnp.where(jnp.isfinite(error), reliability, 0.0)
         return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
@@ -76,11 +84,16 @@ class SampleReliability:
     """One alpha per sample: the model is heard only where it prefers its action to the base's by more than its error."""
 
     uses_error: ClassVar[bool] = True
+    share: float = 1.0
+    """Of the error, which the preference must exceed."""
+
+    def __post_init__(self) -> None:
+        not_negative(self, "share")
 
     def __call__(
         self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
-        error = jnp.mean(bellman_error)
+        error = self.share * jnp.mean(jnp.abs(bellman_error))
 
         def weight(base: Choice, score: Array, legal: Mask) -> Array:
             preference = score[best_action(score, legal)] - jnp.sum(base.weights * score[base.actions])

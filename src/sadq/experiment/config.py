@@ -155,6 +155,8 @@ class Config:
 
     model: Any = Gaussian()
     """The dynamics model of SADQ."""
+    model_from: str | None = None
+    """A run folder whose learned models this run's begin with, member by member; None: with random ones."""
     pacing: Any = EverySlot()
     """Which of its slots a model update takes."""
     gate: Any = Fixed()

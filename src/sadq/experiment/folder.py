@@ -19,6 +19,7 @@ from sadq.experiment import storage
 from sadq.experiment.config import Config
 from sadq.experiment.lock import LOCK, Lock
 from sadq.experiment.records import from_json, to_json
+from sadq.experiment.source import commit
 
 FORMAT = 2
 CONFIG, RESULT, CHECKPOINTS = "config.json", "result.json", "checkpoints"
@@ -198,6 +199,7 @@ def describe(config: Config, members: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "sadq": sadq.__version__,
+        "commit": commit(),
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": f"{device.platform}: {device.device_kind} x{len(jax.devices())}, {os.cpu_count()} cores",

@@ -16,7 +16,7 @@ import numpy as np
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import checkpoint, transfer
 from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.evaluations import Evaluations, json_number
@@ -111,6 +111,8 @@ class Experiment:
             counted = meta["rows"]
             if not self.exact:
                 self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
+        elif self.config.model_from is not None:
+            self.state = transfer.with_models_of(Path(self.config.model_from), self.state, self.loop.placement)
         self.folder.cut_back(self.step if saved else -1, counted)
         if not saved:
             self._evaluate()
@@ -297,7 +299,10 @@ def create(config: Config, path: Path | None, environment: Any = None) -> Experi
     resolved = _resolved(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
-    check_memory(make_learner(config, resolved), hyper_of(config))
+    learner = make_learner(config, resolved)
+    check_memory(learner, hyper_of(config))
+    if config.model_from is not None:
+        transfer.check(Path(config.model_from), learner)
     experiment = Experiment(config, resolved)
     if path is not None:
         timetable = experiment.timetable

@@ -48,6 +48,8 @@ def refusals(config: "Config") -> Iterator[str]:
     elif config.alpha is not None:
         given = f"alpha = {' '.join(map(str, config.alpha))} was given"
         yield f"{given}, but {agent} is a plain agent that has none: use {agent}+sadq, or leave alpha out."
+    if config.model_from is not None and not config.guided:
+        yield f"model_from was given, but {agent} is a plain agent that has no model: use {agent}+sadq, or leave it out."
     if own_exploration and not (config.intended is config.deviation is None):
         yield "exploration was given beside intended or deviation, which it replaces: give the whole or its parts."
     check_row(config.row, agent, own_exploration)

@@ -111,7 +111,7 @@ class Guidance:
         return jax.vmap(of_one)(batch.next_observation, advice.target_q, batch.next_mask, rollout_keys)
 
     def bellman_error(self, advice: Advice, seen: Seen) -> Array:
-        """|the model's Bellman estimate - the observed one| f32[B], on the one-step transitions that happened."""
+        """The model's Bellman estimate less the observed one, f32[B], on the one-step transitions that happened."""
 
         def of_one(one: Transition, ends: Array, noise_key: Key) -> Array:
             level_key = keys.purpose(noise_key, "levels")
@@ -124,7 +124,7 @@ class Guidance:
             )
             reached = advice.target.sampled(level_key).mean(one.next_observation, one.next_mask)
             future = best_value(reached, one.next_mask)
-            return jnp.abs(estimate - (one.reward + advice.discount * jnp.where(ends, 0.0, future)))
+            return estimate - (one.reward + advice.discount * jnp.where(ends, 0.0, future))
 
         noise_keys = keys.range_of(keys.purpose(advice.key, "gate"), 0, seen.terminal.shape[0])
         return jax.vmap(of_one)(seen.transition, seen.terminal, noise_keys)
