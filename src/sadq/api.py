@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import signal
 import warnings
 from collections.abc import Sequence
@@ -17,18 +16,19 @@ from sadq.axes import AXES, axis_of
 from sadq.core.schedules import exploration_rate
 from sadq.envs.base import Environment, legal_lanes
 from sadq.errors import SadqError, SadqWarning
-from sadq.experiment import checkpoint, presets
+from sadq.experiment import presets
+from sadq.experiment.arguments import callbacks_of, masks_of, observations_of, path_of, seeds_of, text, whole
 from sadq.experiment.config import Config
-from sadq.experiment.folder import CHECKPOINTS, RunFolder, replacing_folder
+from sadq.experiment.folder import RunFolder, replacing_folder
 from sadq.experiment.progress import display
 from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.stored import POLICY_ONLY, SPACES, Stored, spaces_of
 from sadq.exploration import Behaviour
 from sadq.fleet.members import explore, greedy_actions
 from sadq.registry import fitted, shown
 
 BEHAVIOUR = ("intended", "deviation", "exploration")
 """The axes that `exploration=` may speak of: a part of the behaviour, or the whole."""
-MOST_SEEDS = 100_000
 
 
 class SADQ:
@@ -40,7 +40,8 @@ class SADQ:
     `env` is a native environment's name, a Gymnasium id, or an environment object. `agent` is named as on the command
     line: "dqn" is plain DQN, "dqn+sadq" its guided twin, "sadq" the paper's own; only guided ones take `alpha`, by default
     the preset's. `seeds` is a count or a list. Any field of `Config` may be given by name; the rest comes from `preset`.
-    An axis takes a choice, its class or its name: `head=Categorical(atoms=21)`, `head="quantile"`.
+    An axis takes a choice, its class or its name: `head=Categorical(atoms=21)`, `head="quantile"`. With `out` it writes a
+    run folder, with checkpoints, that `sadq resume`, `report` and `watch` know.
     """
 
     def __init__(
@@ -50,15 +51,13 @@ class SADQ:
         alpha: float | Sequence[float] | None = None,
         seeds: int | Sequence[int] = 1,
         preset: str = "default",
+        out: str | Path | None = None,
         **fields: Any,
     ):
-        for name, word in (("preset", preset), ("agent", agent)):
-            if not isinstance(word, str):
-                raise SadqError(f"{name} = {shown(word)} must be a text: the name of one.")
+        if text("preset", preset) not in presets.PRESETS:
+            raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(presets.PRESETS)}.")
         if env is None:
             raise SadqError("env = None is no environment: give a name, a Gymnasium id or an environment object.")
-        if preset not in presets.PRESETS:
-            raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(presets.PRESETS)}.")
         known = {field.name for field in dataclasses.fields(Config)} - {"environment"}
         for name in fields:
             if name not in known:
@@ -79,58 +78,82 @@ class SADQ:
             with contextlib.suppress(TypeError):
                 fields[name] = (fitted(fields[name], float),)
         name, own = (env, None) if isinstance(env, str) else ("", env)
-        config = presets.preset(preset, agent, seeds=_seeds(seeds), environment=name, **fields)
-        self._take(create(config, None, own))
+        chosen = presets.preset(preset, text("agent", agent), seeds=seeds_of(seeds), environment=name, **fields)
+        self._hold(create(chosen, None if out is None else path_of(out), own))
 
-    def _take(self, experiment: Experiment) -> None:
-        """Act and learn by this experiment."""
-        self._experiment, behaviour = experiment, experiment.config.behaviour
-        experiment.warn = _warn
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None, trust: str | Sequence[str] = ()) -> Self:
+        """A saved agent, or the newest checkpoint of a run folder: ready to act, and to learn on in its environment.
+
+        To act it needs no environment. To learn on it makes the one that it was saved with, if that had a name; an
+        environment object is given again, by `env` or `set_env`. Loading runs no code: where the environment's name is
+        "module:ID", that module must have been imported, or be named by `trust`.
+        """
+        model = cls.__new__(cls)
+        model._hold(Stored.open(path_of(path), env, [trust] if isinstance(trust, str) else list(trust)))
+        return model
+
+    def _hold(self, held: Experiment | Stored) -> None:
+        """Act, and learn on, by this."""
+        self._held, behaviour = held, held.config.behaviour
+        if isinstance(held, Experiment):
+            held.warn = _warn
         self._greedy = jax.jit(lambda *seen: greedy_actions(*seen)[0])
         self._explore = jax.jit(lambda *now: explore(behaviour, *now))
         self._wander = jax.jit(lambda *now: explore(Behaviour(), *now))  # before learning starts
-        self._random = np.random.default_rng(experiment.config.seeds)
+        self._random = np.random.default_rng(held.config.seeds)
 
     @property
     def config(self) -> Config:
-        return self._experiment.config
+        return self._held.config
 
     @property
     def num_timesteps(self) -> int:
         """Env steps that each member has made."""
-        return self._experiment.step
+        return self._held.step
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
         """The greedy evaluations so far: step, member, returns, lengths, overestimation."""
-        return self._experiment.folder.evaluations
+        return self._held.folder.evaluations
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The diagnostics so far, one row per member and chunk."""
-        return self._experiment.folder.metrics
+        return self._held.folder.metrics
 
     @property
     def result(self) -> dict[str, Any]:
         """The run in numbers, as the command line's --json prints it."""
         return self._begun().result()
 
-    def learn(self, steps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
-        """Train every member for `steps` more env steps; `callback` sees each chunk and stops by returning False.
+    def learn(
+        self,
+        steps: int | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
+        progress_bar: bool = False,
+        total_timesteps: int | None = None,
+    ) -> Self:
+        """Train every member for `steps` more env steps; each `callback` sees every chunk and stops by returning False.
 
-        Ctrl-C ends it after the chunk at hand: the agent stands there, and `KeyboardInterrupt` is raised.
+        `total_timesteps` is another name of `steps`. Ctrl-C ends it after the chunk at hand: the agent stands there, saved
+        where it has a run folder, and `KeyboardInterrupt` is raised.
         """
-        steps = _whole(steps, "learn was asked for {} steps: expected a whole number of at least 1.", 1)
-        if callback is not None and not callable(callback):
-            raise SadqError(f"callback = {shown(callback)} must be a function that takes a `Progress`.")
-        experiment = self._experiment
+        if None not in (steps, total_timesteps):
+            raise SadqError("learn was given steps and total_timesteps, which are the same: give one.")
+        asked = total_timesteps if steps is None else steps
+        asked = whole(asked, "learn was asked for {} steps: expected a whole number of at least 1.", 1)
+        callbacks = callbacks_of(callback)
+        experiment = self._experiment()
         if experiment.begun:
-            experiment.extend(steps)
+            experiment.extend(asked)
         else:
-            experiment.config = dataclasses.replace(experiment.config, steps=steps)
+            experiment.plan(asked)
             experiment.begin()
         with display(experiment, quiet=not progress_bar) as update:
-            experiment.run(update, callback or (lambda _: None))
+            finished = experiment.run(update, *callbacks)
+        if finished:
+            experiment.folder.finish(experiment.result())
         if experiment.interrupted is not None:
             signal.raise_signal(experiment.interrupted)  # as whoever had the signal before would have had it
             raise KeyboardInterrupt
@@ -151,23 +174,18 @@ class SADQ:
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
         here is recurrent.
         """
-        experiment = self._begun()
-        environment, members, step = experiment.environment, experiment.members, experiment.step
+        held = self._held if isinstance(self._held, Stored) else self._begun()
+        environment, members, step = held.environment, held.members, held.step
         missing = f"There is no member {{}}: this fleet has members 0 to {len(members) - 1}."
-        member = _whole(member, missing, 0, len(members) - 1)
-        shape, given = environment.observation_shape, _numbers(observation)
-        batch = f"{shape} or (n, {', '.join(map(str, shape))})"
-        if given is None:
-            raise SadqError(f"Cannot act on {shown(observation)}: expected an array of numbers of shape {batch}.")
-        if shape not in (given.shape, given.shape[1:]):
-            raise SadqError(f"Cannot act on an observation of shape {given.shape}: expected {batch}.")
-        observations = given.reshape(-1, *shape).astype(environment.observation_dtype)
-        masks: Any = (
-            None if action_masks is None else self._masks(action_masks, given.shape == shape, len(observations))
-        )
-        if masks is None and isinstance(environment, Environment):
+        member = whole(member, missing, 0, len(members) - 1)
+        shape, dtype = environment.observation_shape, environment.observation_dtype
+        observations, single = observations_of(observation, shape, dtype)
+        masks: Any = None
+        if action_masks is not None:
+            masks = masks_of(action_masks, environment.action_count, single, len(observations))
+        elif isinstance(environment, Environment):
             masks = legal_lanes(environment, jnp.asarray(observations))
-        networks = jax.tree.map(lambda leaf: leaf[member], experiment.state.learner.online.parameters)
+        networks = jax.tree.map(lambda leaf: leaf[member], held.parameters)
         if deterministic:
             action = self._greedy(networks, observations, masks)
         else:
@@ -178,93 +196,60 @@ class SADQ:
             act = self._wander if early else self._explore
             action = act(networks, observations, masks, jnp.int32(step), epsilon, key)
         actions = np.asarray(action) + getattr(environment, "action_start", 0)
-        return (actions[0] if given.shape == shape else actions), None
+        return (actions[0] if single else actions), None
 
-    def _masks(self, given: Any, single: bool, count: int) -> np.ndarray:
-        """Legal actions bool[n, A], refused where they are of another size or allow nothing."""
-        actions, masks = self._experiment.environment.action_count, _numbers(given)
-        expected = ((actions,), (1, actions)) if single else ((count, actions),)
-        if masks is None or masks.shape not in expected or masks.dtype.kind not in "biu":
-            found = shown(given) if masks is None else f"of shape {masks.shape} and type {masks.dtype}"
-            raise SadqError(f"action_masks are {found}: expected booleans of shape {expected[0]}.")
-        masks = masks.astype(bool).reshape(-1, actions)
-        if not masks.any(axis=1).all():
-            raise SadqError("action_masks allow no action at all for an observation: expected one at least.")
-        return masks
+    def set_env(self, env: Any) -> None:
+        """Learn on in another environment that shows and takes the same; its episodes begin anew."""
+        self._held.move(env)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, policy_only: bool = False) -> None:
         """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has.
 
         Whatever happens on the way, `path` is what it was or the whole of this agent. Nothing but a saved agent or run
-        is ever replaced.
+        is ever replaced. With `policy_only` it holds the networks alone: small, to act with and not to learn on from.
         """
-        experiment = self._begun()
-        with replacing_folder(_path(path)) as beside:
-            notes = {"steps": experiment.steps, "data": experiment.data}
-            folder = RunFolder.create(beside, experiment.config, experiment.members, notes)
+        experiment, own = self._begun(), self._held.folder.path
+        if own is not None and own.resolve() == path_of(path).resolve():
+            if policy_only:
+                raise SadqError(f"{path} is the folder of this run, which needs more than a policy: give another one.")
+            experiment.save(experiment.folder)
+            return
+        notes = experiment.plans() | {"data": experiment.data, SPACES: spaces_of(experiment.environment)}
+        with replacing_folder(path_of(path)) as beside:
+            folder = RunFolder.create(beside, experiment.config, experiment.members, notes | {POLICY_ONLY: policy_only})
             folder.metrics, folder.evaluations = experiment.rows()
             folder.cut_back(experiment.step)
-            experiment.save(folder)
+            experiment.save(folder, policy_only)
             folder.release()
 
-    @classmethod
-    def load(cls, path: str | Path, env: Any = None, trust: str | Sequence[str] = ()) -> Self:
-        """A saved agent, or the newest checkpoint of a run folder, ready to act or to learn on.
+    def close(self) -> None:
+        """End the environments' processes and let go of the run folder; what was learned can still act and be saved."""
+        if isinstance(self._held, Experiment):
+            self._held.close()
 
-        `env` is needed where the agent was made with an environment object rather than a name. Loading runs no code: where
-        the environment's name is "module:ID", that module must have been imported, or be named by `trust`.
-        """
-        path = _path(path)
-        experiment = reopen(path, env, [trust] if isinstance(trust, str) else trust)
-        experiment.warn = _warn
-        saved = checkpoint.latest(path / CHECKPOINTS)
-        if saved is None:
-            raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
-        # What is loaded is not written to: its run may still be going.
-        experiment.folder = dataclasses.replace(experiment.folder, path=None)
-        experiment.begin(saved)
-        model = cls.__new__(cls)
-        model._take(experiment)
-        return model
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _experiment(self) -> Experiment:
+        """What learns: of a loaded agent, its run taken up again."""
+        if isinstance(self._held, Stored):
+            held = self._held
+            experiment = held.taken_up(lambda: reopen(held.path, held.given, held.trust))
+            experiment.warn = _warn
+            experiment.begin(held.saved)
+            self._hold(experiment)
+        assert isinstance(self._held, Experiment)
+        return self._held
 
     def _begun(self) -> Experiment:
-        if not self._experiment.begun:
-            self._experiment.begin()
-        return self._experiment
+        experiment = self._experiment()
+        if not experiment.begun:
+            experiment.begin()
+        return experiment
 
 
 def _warn(sentence: str) -> None:
     warnings.warn(sentence, SadqWarning, stacklevel=2)
-
-
-def _seeds(given: Any) -> tuple[int, ...]:
-    """Seeds from a list of them, or from how many there are to be."""
-    try:
-        return fitted(given, tuple[int, ...])
-    except TypeError:
-        expected = f"seeds = {{}} must be how many, from 1 to {MOST_SEEDS:,}, or a list of whole numbers."
-        return tuple(range(_whole(given, expected, 1, MOST_SEEDS)))
-
-
-def _whole(given: Any, sentence: str, smallest: int, largest: int | None = None) -> int:
-    """A whole number within bounds, or the sentence with what was given instead."""
-    with contextlib.suppress(TypeError):
-        number = fitted(given, int)
-        if smallest <= number and (largest is None or number <= largest):
-            return number
-    raise SadqError(sentence.format(shown(given)))
-
-
-def _numbers(given: Any) -> np.ndarray | None:
-    """An array of numbers; None where it is something else."""
-    try:
-        array = np.asarray(given)
-    except Exception:  # rows of different lengths, or whatever an object of the user's raises
-        return None
-    return array if array.dtype.kind in "fbiu" else None
-
-
-def _path(given: Any) -> Path:
-    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
-        raise SadqError(f"{shown(given)} is no path: give the name of a folder.")
-    return Path(given)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny_runs
 
-from sadq.experiment import run
+from sadq.experiment import run, stored
 from sadq.experiment.run import Experiment, create, reopen
 from sadq.fleet.members import Evaluation
 
@@ -74,6 +74,7 @@ def stub_loops(monkeypatch) -> type[StubLoop]:
     monkeypatch.setattr(run, "make_loop", lambda config, _, chunk: StubLoop(len(run.members_of(config)), chunk))
     monkeypatch.setattr(run, "check_memory", lambda *_: 0)
     monkeypatch.setattr(run, "make_learner", lambda *_: None)
+    monkeypatch.setattr(stored, "_template", lambda config, _: jnp.zeros((len(run.members_of(config)), 2)))
     return StubLoop
 
 

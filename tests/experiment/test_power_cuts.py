@@ -63,7 +63,7 @@ def agents(stub_loops, tmp_path):
         experiment.begin()
         experiment.run(tiny_runs.stop_at(steps * 8))
         model = SADQ.__new__(SADQ)
-        model._take(experiment)
+        model._hold(experiment)
         made.append(model)
     return made
 

@@ -39,7 +39,7 @@ def strange(stub_loops, tmp_path, monkeypatch):
 
 OPENINGS = {
     "resume": reopen,
-    "load": SADQ.load,
+    "learn on": lambda path: SADQ.load(path).learn(8),
     "evaluate": lambda path: evaluate_run(path, 1),
     "a policy": lambda path: evaluate_policy(str(path), "random", 1, 0),
     "another trusted": lambda path: reopen(path, trust=["strange", "stranger.more"]),
@@ -60,8 +60,13 @@ def test_no_opening_of_a_folder_imports_the_module_of_its_environment(strange, o
 
 @pytest.mark.parametrize("trust", ["stranger", ["other", "stranger"]])
 def test_what_is_trusted_by_name_is_imported(strange, trust):
-    assert SADQ.load(strange, trust=trust).num_timesteps == CONFIG.steps
+    SADQ.load(strange, trust=trust).learn(8)
     assert (strange.parent / "sprung").exists()
+
+
+def test_an_agent_acts_without_the_code_of_its_environment(strange):
+    assert SADQ.load(strange).num_timesteps == CONFIG.steps
+    assert "stranger" not in sys.modules
 
 
 def test_what_was_imported_already_is_known(strange):

@@ -137,6 +137,20 @@ class RunFolder:
             with _writing(f"to {self.path / RESULT}"):
                 storage.write_json(self.path / RESULT, result)
 
+    def rewrite(self, config: Config, notes: dict[str, Any]) -> None:
+        """Another plan for the run that the folder holds."""
+        if self.path is not None:
+            with _writing(f"to {self.path / CONFIG}"):
+                record = json.loads((self.path / CONFIG).read_bytes())
+                storage.write_json(self.path / CONFIG, record | {"config": to_json(config)} | notes)
+
+    def reopen(self) -> None:
+        """The run is to go on after all, so that its result is none."""
+        if self.path is not None:
+            with _writing(f"to {self.path}"):
+                storage.remove(self.path / RESULT)
+                storage.sync(self.path)
+
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
         return {METRICS: self.metrics, EVALUATIONS: self.evaluations}
 
