@@ -17,8 +17,10 @@ from sadq.core.schedules import exploration_rate
 from sadq.envs.base import Environment, legal_lanes
 from sadq.errors import SadqError, SadqWarning
 from sadq.experiment import presets
-from sadq.experiment.arguments import callbacks_of, masks_of, observations_of, path_of, seeds_of, text, whole
+from sadq.experiment.arguments import callbacks_of, following, masks_of, observations_of, path_of, seeds_of, text, whole
+from sadq.experiment.compiled import keep_compiled
 from sadq.experiment.config import Config
+from sadq.experiment.evaluate import evaluate_experiment, film_experiment
 from sadq.experiment.folder import RunFolder, replacing_folder
 from sadq.experiment.progress import display
 from sadq.experiment.run import Callback, Experiment, create, reopen
@@ -95,6 +97,7 @@ class SADQ:
 
     def _hold(self, held: Experiment | Stored) -> None:
         """Act, and learn on, by this."""
+        keep_compiled()
         self._held, behaviour = held, held.config.behaviour
         if isinstance(held, Experiment):
             held.warn = _warn
@@ -150,7 +153,7 @@ class SADQ:
         else:
             experiment.plan(asked)
             experiment.begin()
-        with display(experiment, quiet=not progress_bar) as update:
+        with display(experiment, quiet=not progress_bar) as update, following(callbacks, self):
             finished = experiment.run(update, *callbacks)
         if finished:
             experiment.folder.finish(experiment.result())
@@ -197,6 +200,15 @@ class SADQ:
             action = act(networks, observations, masks, jnp.int32(step), epsilon, key)
         actions = np.asarray(action) + getattr(environment, "action_start", 0)
         return (actions[0] if single else actions), None
+
+    def evaluate(self, episodes: int = 100) -> list[dict[str, Any]]:
+        """Greedy episodes from starts that training never saw, the same at every call: what each member makes of them."""
+        episodes = whole(episodes, "evaluate was asked for {} episodes: expected a whole number of at least 1.", 1)
+        return evaluate_experiment(self._begun(), episodes)
+
+    def film(self, path: str | Path) -> Path:
+        """Draw a greedy episode of the first member into a file, where the environment can be drawn."""
+        return film_experiment(self._begun(), path_of(path))
 
     def set_env(self, env: Any) -> None:
         """Learn on in another environment that shows and takes the same; its episodes begin anew."""

@@ -192,12 +192,12 @@ class Wanderer(Drift):
     """An environment that nobody registered."""
 
 
-def test_an_object_without_an_id_is_needed_again_to_load(tmp_path):
+def test_an_object_without_an_id_is_needed_again_to_learn_on(tmp_path):
     model = plain(Wanderer())
     model.predict(np.zeros(4))
     model.save(tmp_path / "agent")
-    with pytest.raises(SadqError, match="unknown environment 'Wanderer'"):
-        SADQ.load(tmp_path / "agent")
+    with pytest.raises(SadqError, match="To learn on, give this agent its environment.*unknown environment 'Wanderer'"):
+        SADQ.load(tmp_path / "agent").learn(8)
     loaded = SADQ.load(tmp_path / "agent", env=Wanderer())
     observations = np.random.default_rng(0).normal(size=(32, 4))
     np.testing.assert_array_equal(loaded.predict(observations)[0], model.predict(observations)[0])

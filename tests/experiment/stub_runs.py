@@ -64,6 +64,9 @@ class StubLoop:
     def restore(self, state: State, outside: dict[str, np.ndarray]) -> bool:
         return True
 
+    def follow(self, hyper: Any) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -71,7 +74,9 @@ class StubLoop:
 @pytest.fixture
 def stub_loops(monkeypatch) -> type[StubLoop]:
     """Every run is one of these from now on."""
-    monkeypatch.setattr(run, "make_loop", lambda config, _, chunk: StubLoop(len(run.members_of(config)), chunk))
+    monkeypatch.setattr(
+        run, "make_loop", lambda config, _, chunk, origin=0: StubLoop(len(run.members_of(config)), chunk)
+    )
     monkeypatch.setattr(run, "check_memory", lambda *_: 0)
     monkeypatch.setattr(run, "make_learner", lambda *_: None)
     monkeypatch.setattr(stored, "_template", lambda config, _: jnp.zeros((len(run.members_of(config)), 2)))

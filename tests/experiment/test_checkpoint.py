@@ -22,6 +22,7 @@ META = {
     "compile_seconds": 0.5,
     "exact": True,
     "origin": 0,
+    "chunk": 0,
     "rows": {"metrics.jsonl": 3},
 }
 
@@ -222,7 +223,7 @@ def test_every_flipped_byte_of_a_record_is_noticed(tmp_path):
 def test_a_record_of_the_format_before_is_read_and_began_at_0(tmp_path):
     path = saved(tmp_path)
     record = json.loads((path / checkpoint.META).read_text()) | {"format": 1}
-    earlier = {name: value for name, value in record.items() if name not in ("origin", "rows", "record_sha256")}
+    earlier = {name: value for name, value in record.items() if name not in (*checkpoint.EARLIER, "record_sha256")}
     (path / checkpoint.META).write_text(json.dumps(earlier))
     meta, *_ = checkpoint.load(path)
     assert (meta["origin"], meta["rows"], meta["collect"]) == (0, {}, 1)

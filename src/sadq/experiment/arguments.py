@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ def callbacks_of(given: Any) -> list[Any]:
         if not callable(one):
             raise SadqError(f"callback = {shown(one)} must be a function that takes a `Progress`, or a list of such.")
     return several
+
+
+@contextlib.contextmanager
+def following(callbacks: list[Any], source: Any) -> Iterator[None]:
+    """Tells callbacks that want to know whom they follow, and that it is over, however that came."""
+    begun = []
+    try:
+        for callback in callbacks:
+            if hasattr(callback, "begin"):
+                callback.begin(source)
+            begun.append(callback)
+        yield
+    finally:
+        for callback in begun:
+            if hasattr(callback, "end"):
+                callback.end()
 
 
 def observations_of(given: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, bool]:

@@ -31,10 +31,11 @@ RECORDED: dict[str, Any] = {
     "compile_seconds": int | float,
     "exact": bool,
     "origin": int,
+    "chunk": int,
     "rows": dict,
 }
 """What whoever saves a checkpoint says of it beside its tensors."""
-EARLIER: dict[str, Any] = {"origin": 0, "rows": {}}
+EARLIER: dict[str, Any] = {"origin": 0, "chunk": 0, "rows": {}}
 """What records of format 1 do not say: their runs began at 0, and nobody counted rows."""
 
 

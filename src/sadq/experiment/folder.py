@@ -24,7 +24,8 @@ from sadq.experiment.source import commit
 FORMAT = 2
 CONFIG, RESULT, CHECKPOINTS = "config.json", "result.json", "checkpoints"
 METRICS, EVALUATIONS = "metrics.jsonl", "evaluations.jsonl"
-OURS = {CONFIG, RESULT, CHECKPOINTS, METRICS, EVALUATIONS, LOCK}
+LOGS = "logs"
+OURS = {CONFIG, RESULT, CHECKPOINTS, METRICS, EVALUATIONS, LOGS, LOCK}
 """All that a run writes into its folder."""
 
 

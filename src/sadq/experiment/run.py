@@ -53,6 +53,7 @@ class Experiment:
     begun: bool = False
     collect: int = 0  # collects done
     origin: int = 0  # where this training began, in collects
+    chunk: int = 0  # collects of a chunk of the training before it
     exact: bool = True  # whether every resume so far was bit-exact
     interrupted: int | None = None  # the signal that stopped the last `run`
     warn: Callable[[str], None] = lambda _: None
@@ -63,7 +64,7 @@ class Experiment:
 
     @property
     def timetable(self) -> Timetable:
-        return Timetable.of(self.config, self.origin)
+        return Timetable.of(self.config, self.origin, self.chunk)
 
     @property
     def members(self) -> list[dict[str, Any]]:
@@ -76,6 +77,14 @@ class Experiment:
     @property
     def steps(self) -> int:
         return self.timetable.end * self.config.collect
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        return self.folder.metrics
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return self.folder.evaluations
 
     @property
     def parameters(self) -> Any:
@@ -105,8 +114,9 @@ class Experiment:
             if self._record.get(POLICY_ONLY):
                 kept = "holds networks to act with and nothing to learn on from"
                 raise SadqError(f"{saved.parent.parent} {kept}: save the agent without policy_only for that.")
-            self.origin = checkpoint.read_record(saved)["origin"]
-        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
+            record = checkpoint.read_record(saved)
+            self.origin, self.chunk = record["origin"], record["chunk"]
+        self.loop = self._made_loop()
         self.state = self.loop.start()
         self._evaluations = Evaluations(self.environment.name, self.folder)
         counted: dict[str, Any] = {}
@@ -141,15 +151,19 @@ class Experiment:
 
     def extend(self, steps: int) -> None:
         """Plan `steps` more env steps of each member, from where training stands now."""
-        config = replace(self.config, steps=self.step + steps)
+        config, before = replace(self.config, steps=self.step + steps), self.timetable.chunk
         self._evaluations.settle()
         self.folder.reopen()
-        outside = self.loop.outside()
-        self.loop.close()
-        self.origin, self.config = self.collect, config
-        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
-        self.loop.start()
-        self.loop.restore(self.state, outside)
+        self.origin, self.chunk, self.config = self.collect, before, config
+        if self.timetable.chunk == before:
+            self.loop.follow(hyper_of(config, self.origin))
+        else:
+            outside = self.loop.outside()
+            self._earlier_compile_seconds += self.loop.programs.compile_seconds
+            self.loop.close()
+            self.loop = self._made_loop()
+            self.loop.start()
+            self.loop.restore(self.state, outside)
         if self.folder.path is not None:
             self.save(self.folder)  # with the new origin, before the config says how far it is to go from there
             self.folder.rewrite(self.config, self.plans())
@@ -163,7 +177,7 @@ class Experiment:
         if self.begun:
             self._evaluations.settle()
             self.loop.close()
-            before, self.loop = self.state, make_loop(self.config, resolved, self.timetable.chunk)
+            before, self.loop = self.state, self._made_loop()
             kept = {name: getattr(before, name) for name in ("learner", "replay", "sampler", "behaviour")}
             self.state = self.loop.start()._replace(**kept)
             self._evaluations = Evaluations(resolved.name, self.folder)
@@ -202,7 +216,8 @@ class Experiment:
         """Write a checkpoint to a run folder; it never outlives the rows before it, which are on the disk first."""
         assert folder.path is not None, "there is nowhere to write a checkpoint to"
         self._evaluations.settle()
-        meta = {"step": self.step, **self.seconds, "exact": self.exact, "origin": self.origin, "rows": folder.settle()}
+        position = {"step": self.step, "origin": self.origin, "chunk": self.chunk}
+        meta = position | self.seconds | {"exact": self.exact, "rows": folder.settle()}
         # Cut on the host: a part of what lies on several devices would be put whole on each of them.
         state = self.loop.placement.real(
             jax.tree.map(np.asarray, _networks_of(self.state) if policy_only else self.state)
@@ -238,6 +253,9 @@ class Experiment:
         if hasattr(self, "loop"):
             self.loop.close()
         self.folder.release()
+
+    def _made_loop(self) -> Loop:
+        return make_loop(self.config, self.environment, self.timetable.chunk, self.origin)
 
     def _advance(self) -> Progress:
         began, before = time.perf_counter(), self.step
