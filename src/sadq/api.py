@@ -149,6 +149,7 @@ class SADQ:
         callbacks = callbacks_of(callback)
         experiment = self._experiment()
         if experiment.begun:
+            self._check_whole(experiment)
             experiment.extend(asked)
         else:
             experiment.plan(asked)
@@ -260,7 +261,13 @@ class SADQ:
         experiment = self._experiment()
         if not experiment.begun:
             experiment.begin()
+        self._check_whole(experiment)
         return experiment
+
+    def _check_whole(self, experiment: Experiment) -> None:
+        if experiment.lost:
+            what = "Training was broken off in the middle of a chunk, which lost what this agent had learned"
+            raise SadqError(f"{what}: load its newest checkpoint, or make it anew.")
 
 
 def _warn(sentence: str) -> None:

@@ -152,6 +152,25 @@ def test_spaces_that_make_no_sense_are_refused(saved, changes):
         SADQ.load(saved)
 
 
+class Fragile(Bandit):
+    """Breaks when it has been pulled too often."""
+
+    pulled = 0
+
+    def step(self, action):
+        Fragile.pulled += 1
+        return None if Fragile.pulled > 60 else super().step(action)
+
+
+def test_an_agent_whose_training_was_broken_off_says_so_instead_of_acting_on_nothing():
+    model = plain(Fragile(), environments=2)
+    with pytest.raises(SadqError, match="environment Fragile returned None from step"):
+        model.learn(640)
+    for use in (lambda: model.predict(ARMS), lambda: model.learn(8), lambda: model.result):
+        with pytest.raises(SadqError, match="broken off in the middle of a chunk.*load its newest checkpoint"):
+            use()
+
+
 # Run folders, with runs that cost nothing.
 
 

@@ -164,3 +164,13 @@ def test_a_run_that_is_going_is_neither_resumed_nor_begun_again_and_stays_as_it_
     experiment.close()
     gone_on(path)
     assert not (path / LOCK).exists()
+
+
+def test_a_run_that_went_on_between_opening_and_resuming_it_is_taken_up_where_it_is(tmp_path, stub_loops):
+    path = tmp_path / "run"
+    gone_on(path, callback=tiny_runs.stop_at(8))
+    waiting = reopen(path)
+    gone_on(path, callback=tiny_runs.stop_at(16))
+    tiny_runs.drive(waiting, lambda _: None)
+    gone_on(tmp_path / "whole")
+    assert (path / "evaluations.jsonl").read_text() == (tmp_path / "whole" / "evaluations.jsonl").read_text()

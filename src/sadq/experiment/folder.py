@@ -80,14 +80,23 @@ class RunFolder:
             )
         filled: list[str] = []
         config = from_json(Config, record["config"], filled=filled)
-        rows = _read_rows(path / METRICS), _read_rows(path / EVALUATIONS, "returns")
-        return cls(path, *rows, tuple(filled)), config, record
+        folder = cls(path, filled=tuple(filled))
+        folder.read()
+        return folder, config, record
 
-    def take(self) -> None:
-        """Keep other writers out; a folder that one has already is refused with who that is."""
-        if self.path is not None and self.lock is None:
-            with _writing(f"to {self.path}", "give a folder that can be written to"):
-                self.lock = Lock(self.path)
+    def read(self) -> None:
+        """The rows as they are on the disk."""
+        if self.path is not None:
+            self.metrics[:] = _read_rows(self.path / METRICS)
+            self.evaluations[:] = _read_rows(self.path / EVALUATIONS, "returns")
+
+    def take(self) -> bool:
+        """Keep other writers out; a folder that one has already is refused with who that is. Whether it is new to us."""
+        if self.path is None or self.lock is not None:
+            return False
+        with _writing(f"to {self.path}", "give a folder that can be written to"):
+            self.lock = Lock(self.path)
+        return True
 
     def release(self) -> None:
         if self.lock is not None:

@@ -44,7 +44,8 @@ class Lock:
                 break
             self._close()  # its holder deleted it between our opening and our locking it
         os.truncate(self._handle, 0)
-        os.pwrite(self._handle, json.dumps(_own_record()).encode(), 0)
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        os.write(self._handle, json.dumps(_own_record()).encode())
         _HELD.add(self)
 
     def release(self) -> None:
@@ -108,7 +109,7 @@ def _own_record() -> dict[str, Any]:
 def _record(handle: int) -> dict[str, Any]:
     """What the file says; nothing where its writer has not come to that."""
     try:
-        found = json.loads(os.pread(handle, 10_000, 0))
+        found = json.loads(os.read(handle, 10_000))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -92,6 +92,11 @@ class Experiment:
         return self.state.learner.online.parameters
 
     @property
+    def lost(self) -> bool:
+        """Whether a chunk was broken off, by an error or a second Ctrl-C, after it had taken the state's memory."""
+        return any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Time spent on the run over all its resumes, and the part of it that went into compilation."""
         compiled = self._earlier_compile_seconds + self.loop.programs.compile_seconds
@@ -105,7 +110,8 @@ class Experiment:
     def begin(self, saved: Path | None = None) -> None:
         """Start, or take up a checkpoint, by default the folder's newest; the first evaluation belongs to the start."""
         self._began = time.perf_counter()
-        self.folder.take()
+        if self.folder.take():
+            self.folder.read()  # whoever had it before may have written on since it was opened
         self._look_back()
         if self.folder.path is not None:
             checkpoint.recover(self.folder.path / CHECKPOINTS)
