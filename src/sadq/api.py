@@ -189,6 +189,9 @@ class SADQ:
             masks = masks_of(action_masks, environment.action_count, single, len(observations))
         elif isinstance(environment, Environment):
             masks = legal_lanes(environment, jnp.asarray(observations))
+        elif isinstance(held, Stored) and held.unknown_masks:
+            legal = f"Which actions are legal, only environment {environment.name} can tell"
+            raise SadqError(f"{legal}: give action_masks, or the environment by env= or set_env.")
         networks = jax.tree.map(lambda leaf: leaf[member], held.parameters)
         if deterministic:
             action = self._greedy(networks, observations, masks)

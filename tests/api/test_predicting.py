@@ -243,3 +243,15 @@ def test_a_native_object_works_and_its_masks_are_obeyed():
             actions, _ = model.predict(states, deterministic=deterministic)
             assert actions[:3].tolist() == [0, 1, 2]
             assert actions[3] in (1, 2)
+
+
+def test_an_agent_that_was_loaded_without_the_environment_whose_masks_it_obeys_asks_for_them(tmp_path):
+    plain(Gates()).save(tmp_path / "agent")
+    state, loaded = np.array([0, 1, 0], np.float32), SADQ.load(tmp_path / "agent")
+    with pytest.raises(SadqError, match="Which actions are legal, only environment Gates can tell: give action_masks"):
+        loaded.predict(state)
+    assert loaded.predict(state, action_masks=state > 0.5)[0] == 1
+    loaded.set_env(Gates())
+    assert loaded.predict(state)[0] == SADQ.load(tmp_path / "agent", env=Gates()).predict(state)[0] == 1
+    with pytest.raises(SadqError, match="environment Drift has observation_shape .4., but this agent was made for .3."):
+        SADQ.load(tmp_path / "agent", env=Drift())

@@ -49,6 +49,7 @@ class Stored:
     environment: Environment | HostSpec
     step: int
     parameters: PyTree  # of the online networks, [M] on every leaf
+    unknown_masks: bool = False  # whether only the environment, which is not here, could tell what is legal
     given: Any = None  # the environment that its user gave, if any
     trust: Collection[str] = ()
 
@@ -64,8 +65,11 @@ class Stored:
             raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
         meta, tensors, _ = checkpoint.load(saved)
         known: Environment | HostSpec | None = _recorded(config.environment, record)
+        masked = known is not None and known.has_masks and record[SPACES].get("native") is True
         if environment is not None:
-            known = resolve(environment)
+            before, known = known, resolve(environment)
+            if before is not None:
+                check_same_spaces(before, known)
         elif known is None or (known.has_masks and _is_native(config.environment)):
             check_trusted(config.environment, path, trust)
             known = resolve(config.environment, config.settings)
@@ -76,13 +80,14 @@ class Stored:
         }
         template = _template(config, known)
         networks = checkpoint.fill(template, parameters, saved)
-        return cls(path, saved, folder, config, known, meta["step"], networks, environment, trust)
+        unknown = masked and not isinstance(known, Environment)
+        return cls(path, saved, folder, config, known, meta["step"], networks, unknown, environment, trust)
 
     def move(self, environment: Any) -> None:
         """Another environment to learn on in."""
         known = resolve(environment)
         check_same_spaces(self.environment, known)
-        self.given, self.environment = environment, known
+        self.given, self.environment, self.unknown_masks = environment, known, False
 
     def taken_up(self, reopened: Callable[[], Any]) -> Any:
         """What `reopened` makes of the folder, an experiment with these rows that writes to no folder."""
