@@ -5,6 +5,7 @@ import dataclasses
 import json
 import random
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,30 +121,30 @@ def settings() -> list[tuple[Any, str]]:
     return [(kind, field.name) for kind in (Epsilon, GuidanceSettings, *entries) for field in dataclasses.fields(kind)]
 
 
+def let_in(config: Config, name: str, value: Any) -> None:
+    """A field changed; what is let in can be written and read again."""
+    made = dataclasses.replace(config, **{name: value})
+    assert from_json(Config, json.loads(json.dumps(to_json(made)))) == made
+
+
 def test_fields_of_every_kind(stub_loops):
     moments, count = random.Random(1), 0
-    sound = dataclasses.replace(tiny_runs.TINY)
     names = [field.name for field in dataclasses.fields(Config)]
     for number in range(FIELDS):
         value = moments.choice(JUNK)
         if number % 3 == 0:
             kind, name = moments.choice(settings())
-            attempt = lambda kind=kind, name=name, value=value: kind(**{name: value})  # noqa: E731
+            attempt = partial(kind, **{name: value})
         elif number % 3 == 1:
             kind, name = Config, moments.choice(names)
-            attempt = lambda name=name, value=value: stored_again(dataclasses.replace(sound, **{name: value}))  # noqa: E731
+            attempt = partial(let_in, tiny_runs.TINY, name, value)
         else:
             kind, name = SADQ, moments.choice([*names, "env", "agent", "alpha", "seeds", "preset"])
             value = 3 if isinstance(value, Unspeakable) and name == "env" else value
-            attempt = lambda name=name, value=value: SADQ(**{"env": "BitFlip-3"} | {name: value})  # noqa: E731
+            attempt = partial(SADQ, **{"env": "BitFlip-3"} | {name: value})
         told = f"{kind.__name__} with {name} = {'Unspeakable' if isinstance(value, Unspeakable) else repr(value)[:80]}"
         count += refused(attempt, told)
     assert count > 0.7 * FIELDS
-
-
-def stored_again(config: Config) -> None:
-    """What is let in can be written and read again."""
-    assert from_json(Config, json.loads(json.dumps(to_json(config)))) == config
 
 
 def places(data: Any, at: tuple = ()) -> list[tuple]:

@@ -245,7 +245,10 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_only_what_came_after_the_last_
     def fail(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SadqError, match="No space left on device; make room and resume"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(SadqError, match="No space left on device; make room and resume"),
+    ):
         tiny_runs.train(path, callback=fill_the_disk)
     assert checkpoint.latest(path / "checkpoints").name == f"{2 * CHUNK:010d}"
     assert tiny_runs.leftovers(path) == []
