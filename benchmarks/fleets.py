@@ -1,11 +1,12 @@
-"""Whole fleets of a study on one accelerator, several processes beside each other, as run folders that `sadq reproduce` judges.
+"""Whole fleets of a study on one accelerator, several processes beside each other, for `sadq reproduce` to judge.
 
     COMMIT=... PYTHONPATH=src python3 benchmarks/fleets.py --out POOL --seeds 20 --seconds 540 \\
         acrobot/dqn acrobot/dqn+sadq "bitflip/dueling+sadq:gate=batch,gate.slope=2"
 
 A fleet of twenty small networks spends as long in the compiler as on the device, so one process compiles while another
-trains. POOL/PRESET/ARM is what `sadq reproduce ARTEFACT --pool POOL` reads; checkpoints are left out with --slim. What is
-finished is not run again, what does not end in time is left where it began, and one fleet's failure stops no other.
+trains. POOL/PRESET/ARM is what `sadq reproduce ARTEFACT --pool POOL` reads. What is finished is not run again, what does
+not end in time is thrown away, and one fleet's failure stops no other. With --archive FOLDER every finished fleet is in
+FOLDER/PRESET.tgz at once, without its checkpoints: a machine that is taken away keeps nothing else.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import queue
 import shutil
 import sys
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,18 @@ Job = tuple[str, str, str]
 """Preset, arm, and where its run folder lies."""
 
 
-def work(jobs: Any, options: argparse.Namespace, until: float) -> None:
+def archive(pool: Path, packed: Path) -> None:
+    """All finished fleets of a preset as one file, replaced whole."""
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    beside = packed.with_suffix(".tmp")
+    with tarfile.open(beside, "w:gz") as file:
+        for result in sorted(pool.glob("*/result.json")):
+            for path in sorted(path for path in result.parent.iterdir() if path.is_file()):
+                file.add(path, path.relative_to(pool.parent))
+    beside.replace(packed)
+
+
+def work(jobs: Any, lock: Any, options: argparse.Namespace, until: float) -> None:
     """One process: fleets until none is left, or no time for another."""
     from measure import say
 
@@ -56,8 +69,9 @@ def work(jobs: Any, options: argparse.Namespace, until: float) -> None:
             result = experiment.result()
             experiment.folder.finish(result)
             experiment.close()
-            if options.slim:
-                shutil.rmtree(path / "checkpoints")
+            if options.archive is not None:
+                with lock:
+                    archive(options.out / name, options.archive / f"{name}.tgz")
             finals = [member["final_return"] for member in result["members"]]
             areas = [member["area_under_curve"] for member in result["members"]]
             say(
@@ -78,20 +92,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="env steps; by default the preset's")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1e9, help="let no fleet go on after so long")
-    parser.add_argument("--slim", action="store_true", help="remove the checkpoints of what is finished")
+    parser.add_argument("--archive", type=Path, help="where to pack what is finished, a file a preset")
     options = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from sadq.studies.arms import Arm
 
     until = time.time() + options.seconds
     context = multiprocessing.get_context("spawn")
-    jobs = context.Queue()
+    jobs, lock = context.Queue(), context.Lock()
     for text in options.fleets:
         name, _, arm = text.partition("/")
         folder = f"{name}/{Arm.parse(arm).folder}"
         if not (options.out / folder / "result.json").exists():
             jobs.put((name, arm, folder))
-    processes = [context.Process(target=work, args=(jobs, options, until)) for _ in range(options.processes)]
+    processes = [context.Process(target=work, args=(jobs, lock, options, until)) for _ in range(options.processes)]
     for process in processes:
         process.start()
     for process in processes:

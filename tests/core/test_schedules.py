@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core.schedules import exploration_rate, importance_exponent, learning_rate_factor, model_update_credit
+from sadq.core.schedules import (
+    Adaptive,
+    exploration_rate,
+    importance_exponent,
+    learning_rate_factor,
+    model_update_credit,
+)
+from sadq.errors import SadqError
 
 
 def test_exponential_exploration_has_a_time_constant():
@@ -54,3 +61,10 @@ def test_credit_by_hand_across_the_threshold():
     """Halves accumulate while learned; a slot above the threshold is always due and keeps the half that was saved."""
     due = run_credit(jnp.array([0.1, 0.1, 0.1, 0.9, 0.1, 0.1]), 0.5)
     assert due.tolist() == [False, True, False, True, True, False]
+
+
+def test_a_share_of_slots_is_more_than_none_and_at_most_all():
+    assert Adaptive(fraction=1.0).fraction == 1
+    for fraction in (0.0, -0.1, 1.1):
+        with pytest.raises(SadqError, match="fraction"):
+            Adaptive(fraction=fraction)

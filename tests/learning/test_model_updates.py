@@ -89,6 +89,12 @@ def test_a_model_that_reconstructs_well_is_updated_at_the_reduced_rate(in_phase)
     assert np.isfinite(metrics["loss"])
 
 
+def test_in_phase_slots_are_counted_over_the_whole_run():
+    """Three slots a collect, of which every fifth is taken after the very first: numbers 0, 4, 9, 14, 19, 24."""
+    _, counts, _ = trained(Adaptive(threshold=1e30, fraction=0.2, in_phase=True), updates=3, collects=9)
+    assert counts == [sum(slot in (0, 4, 9, 14, 19, 24) for slot in range(3 * done)) for done in range(1, 10)]
+
+
 def test_a_slot_left_out_leaves_the_model_as_it_was():
     pacing = Adaptive(threshold=1e30, fraction=0.25)
     before, _, _ = trained(pacing, updates=1, collects=3)
