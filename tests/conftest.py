@@ -44,6 +44,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ[UNOPTIMISED.upper()] = str(quickly)  # processes that a test starts compute the same bits
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs that an agent keeps for later are kept among the tests' files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Compiled programs, and what a module's caches remember, go with it: no other module asks for them again."""

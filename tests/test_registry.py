@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pytest
 
@@ -118,7 +120,7 @@ def test_changes_are_the_settings_that_are_not_defaults():
 CHECKS = [
     (lambda own: registry.at_least(own, 1, "size"), {"size": 1}, [{"size": 0}, {"size": 1.5}, {"size": True}]),
     (lambda own: registry.at_least(own, 1, "limit", or_none=True), {"limit": None}, [{"limit": 0}, {"limit": "x"}]),
-    (lambda own: registry.positive(own, "share"), {"share": 0.1}, [{"share": bad} for bad in (0, -1, 1e39, None)]),
+    (lambda own: registry.positive(own, "share"), {"share": 0.1}, [{"share": bad} for bad in (0.0, -1.0, 1e39, None)]),
     (lambda own: registry.positive(own, "limit", or_none=True), {"limit": None}, [{"limit": 0}, {"limit": -1}]),
     (lambda own: registry.not_negative(own, "share"), {"share": 0}, [{"share": -0.1}, {"share": float("nan")}]),
     (lambda own: registry.share(own, "share"), {"share": 1}, [{"share": 1.1}, {"share": -0.1}, {"share": "x"}]),
@@ -140,6 +142,57 @@ def test_a_check_lets_pass_what_is_fine_and_names_what_is_not(number):
         with pytest.raises(SadqError, match=re.escape(f"Small: {name} = {value!r} must ")) as refusal:
             check(Small(**settings))
         assert "\n" not in str(refusal.value)
+
+
+class Sketch(Protocol):
+    def draw(self) -> None: ...
+
+
+def test_types_are_checked_as_far_as_annotations_tell_them(axis):
+    @axis.register("loose")
+    @dataclass(frozen=True)
+    class Loose:
+        nothing: int = None  # a default may be anything
+        anything: Any = 3
+        sketch: Sketch = None
+        named: dict[str, int] = dataclasses.field(default_factory=dict)
+        pair: tuple[int, str] = (1, "a")
+        call: Callable[[int], int] = abs
+
+    assert Loose(None, object, 7, {"a": "b"}, [2, "b"], len).pair == (2, "b")
+    for settings, expected in [
+        ({"nothing": "x"}, "Loose: nothing = 'x' must be a whole number."),
+        ({"named": 3}, "Loose: named = 3 must be of type dict."),
+        ({"pair": (1, 2)}, "Loose: pair = (1, 2) must be a tuple of 2 whole numbers."),
+        ({"call": 3}, "Loose: call = 3 must be of type Callable."),
+    ]:
+        with pytest.raises(SadqError, match=re.escape(expected)):
+            Loose(**settings)
+    with pytest.raises(TypeError, match="unexpected keyword argument|unexpected 'odd'|got an"):
+        Loose(odd=3)
+
+
+def test_annotations_that_cannot_be_resolved_are_not_held_against_an_entry(axis):
+    @axis.register("later")
+    @dataclass(frozen=True)
+    class Later:
+        size: "Unknown" = 3  # noqa: F821
+
+    assert Later("x").size == "x"
+
+
+def test_an_entry_that_makes_itself_keeps_doing_so(axis):
+    @axis.register("own")
+    @dataclass(frozen=True)
+    class Own:
+        size: int = 3
+
+        def __init__(self, twice: float = 4.0):
+            object.__setattr__(self, "size", int(twice / 2))
+
+    assert (Own().size, Own(8.0).size) == (2, 4)
+    axis.register("own")(Own)
+    assert Own(6).size == 3
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -25,6 +25,7 @@ ORDER = [
     "experiment",
     "report",
     "studies",
+    "callbacks",
     "api",
     "cli",
     "__main__",

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from sadq.api import SADQ
     from sadq.envs.base import Environment
     from sadq.envs.registry import register
-    from sadq.errors import SadqError
+    from sadq.errors import SadqError, SadqWarning
     from sadq.studies.compare import compare
 
-__all__ = ["SADQ", "AgentSpec", "Environment", "SadqError", "compare", "register", "register_agent"]
+__all__ = ["SADQ", "AgentSpec", "Environment", "SadqError", "SadqWarning", "compare", "register", "register_agent"]
 
 _HOMES = {
     "SADQ": "sadq.api",
     "AgentSpec": "sadq.agents",
     "Environment": "sadq.envs.base",
     "SadqError": "sadq.errors",
+    "SadqWarning": "sadq.errors",
     "compare": "sadq.studies.compare",
     "register": "sadq.envs.registry",
     "register_agent": "sadq.agents",

@@ -10,10 +10,11 @@ from sadq.core.ensembles import Agreement, Single
 from sadq.errors import SadqError
 from sadq.exploration import Best, Counteractive, EpsilonZ, Never, RandomAction, Thompson, UpperConfidence
 from sadq.networks import Bayesian, Categorical, Fraction, Implicit, Quantile, Scalar
-from sadq.registry import at_least
+from sadq.registry import at_least, typed
 from sadq.replay.samplers import Prioritised, Uniform
 
 
+@typed
 @dataclass(frozen=True)
 class AgentSpec:
     """One row of the table: a choice on each of these axes, given by itself, its class or its name."""

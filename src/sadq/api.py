@@ -1,6 +1,9 @@
 """`SADQ`: the library as one class, with the habits of Stable-Baselines3."""
 
+import contextlib
 import dataclasses
+import signal
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,14 +15,19 @@ import numpy as np
 from sadq.axes import AXES, axis_of
 from sadq.core.schedules import exploration_rate
 from sadq.envs.base import Environment, legal_lanes
-from sadq.errors import SadqError
-from sadq.experiment import checkpoint, presets
+from sadq.errors import SadqError, SadqWarning
+from sadq.experiment import presets
+from sadq.experiment.arguments import callbacks_of, following, masks_of, observations_of, path_of, seeds_of, text, whole
+from sadq.experiment.compiled import keep_compiled
 from sadq.experiment.config import Config
-from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
+from sadq.experiment.evaluate import evaluate_experiment, film_experiment
+from sadq.experiment.folder import RunFolder, replacing_folder
 from sadq.experiment.progress import display
 from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.stored import POLICY_ONLY, SPACES, Stored, spaces_of
 from sadq.exploration import Behaviour
 from sadq.fleet.members import explore, greedy_actions
+from sadq.registry import fitted, shown
 
 BEHAVIOUR = ("intended", "deviation", "exploration")
 """The axes that `exploration=` may speak of: a part of the behaviour, or the whole."""
@@ -34,7 +42,8 @@ class SADQ:
     `env` is a native environment's name, a Gymnasium id, or an environment object. `agent` is named as on the command
     line: "dqn" is plain DQN, "dqn+sadq" its guided twin, "sadq" the paper's own; only guided ones take `alpha`, by default
     the preset's. `seeds` is a count or a list. Any field of `Config` may be given by name; the rest comes from `preset`.
-    An axis takes a choice, its class or its name: `head=Categorical(atoms=21)`, `head="quantile"`.
+    An axis takes a choice, its class or its name: `head=Categorical(atoms=21)`, `head="quantile"`. With `out` it writes a
+    run folder, with checkpoints, that `sadq resume`, `report` and `watch` know.
     """
 
     def __init__(
@@ -44,10 +53,13 @@ class SADQ:
         alpha: float | Sequence[float] | None = None,
         seeds: int | Sequence[int] = 1,
         preset: str = "default",
+        out: str | Path | None = None,
         **fields: Any,
     ):
-        if preset not in presets.PRESETS:
+        if text("preset", preset) not in presets.PRESETS:
             raise SadqError(f"Unknown preset {preset!r}: expected one of {', '.join(presets.PRESETS)}.")
+        if env is None:
+            raise SadqError("env = None is no environment: give a name, a Gymnasium id or an environment object.")
         known = {field.name for field in dataclasses.fields(Config)} - {"environment"}
         for name in fields:
             if name not in known:
@@ -56,8 +68,8 @@ class SADQ:
             axis = axis_of(behaviour, BEHAVIOUR)
             if axis is None:
                 raise SadqError(
-                    f"exploration was given {behaviour!r}, expected an entry that is registered as intended, deviation or "
-                    f"exploration: register it, or choose one of {', '.join([*AXES['intended'], *AXES['deviation']])}."
+                    f"exploration was given {shown(behaviour)}, expected an entry that is registered as intended, deviation "
+                    f"or exploration: register it, or choose one of {', '.join([*AXES['intended'], *AXES['deviation']])}."
                 )
             if fields.get(axis) is not None:
                 raise SadqError(f"exploration = {behaviour!r} was given beside {axis}, which it stands for: give one.")
@@ -65,56 +77,90 @@ class SADQ:
         if alpha is not None:
             fields["alpha"] = alpha
         for name in fields.keys() & {"learning_rate", "discount", "alpha"}:
-            fields[name] = tuple(np.atleast_1d(np.asarray(fields[name], float)).tolist())
-        several = range(seeds) if isinstance(seeds, int) else map(int, seeds)
+            with contextlib.suppress(TypeError):
+                fields[name] = (fitted(fields[name], float),)
         name, own = (env, None) if isinstance(env, str) else ("", env)
-        config = presets.preset(preset, agent, seeds=tuple(several), environment=name, **fields)
-        self._take(create(config, None, own))
+        chosen = presets.preset(preset, text("agent", agent), seeds=seeds_of(seeds), environment=name, **fields)
+        self._hold(create(chosen, None if out is None else path_of(out), own))
 
-    def _take(self, experiment: Experiment) -> None:
-        """Act and learn by this experiment."""
-        self._experiment, behaviour = experiment, experiment.config.behaviour
+    @classmethod
+    def load(cls, path: str | Path, env: Any = None, trust: str | Sequence[str] = ()) -> Self:
+        """A saved agent, or the newest checkpoint of a run folder: ready to act, and to learn on in its environment.
+
+        To act it needs no environment. To learn on it makes the one that it was saved with, if that had a name; an
+        environment object is given again, by `env` or `set_env`. Loading runs no code: where the environment's name is
+        "module:ID", that module must have been imported, or be named by `trust`.
+        """
+        model = cls.__new__(cls)
+        model._hold(Stored.open(path_of(path), env, [trust] if isinstance(trust, str) else list(trust)))
+        return model
+
+    def _hold(self, held: Experiment | Stored) -> None:
+        """Act, and learn on, by this."""
+        keep_compiled()
+        self._held, behaviour = held, held.config.behaviour
+        if isinstance(held, Experiment):
+            held.warn = _warn
         self._greedy = jax.jit(lambda *seen: greedy_actions(*seen)[0])
         self._explore = jax.jit(lambda *now: explore(behaviour, *now))
         self._wander = jax.jit(lambda *now: explore(Behaviour(), *now))  # before learning starts
-        self._random = np.random.default_rng(experiment.config.seeds)
+        self._random = np.random.default_rng(held.config.seeds)
 
     @property
     def config(self) -> Config:
-        return self._experiment.config
+        return self._held.config
 
     @property
     def num_timesteps(self) -> int:
         """Env steps that each member has made."""
-        return self._experiment.step
+        return self._held.step
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
         """The greedy evaluations so far: step, member, returns, lengths, overestimation."""
-        return self._experiment.folder.evaluations
+        return self._held.folder.evaluations
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """The diagnostics so far, one row per member and chunk."""
-        return self._experiment.folder.metrics
+        return self._held.folder.metrics
 
     @property
     def result(self) -> dict[str, Any]:
         """The run in numbers, as the command line's --json prints it."""
         return self._begun().result()
 
-    def learn(self, steps: int, callback: Callback | None = None, progress_bar: bool = False) -> Self:
-        """Train every member for `steps` more env steps; `callback` sees each chunk and stops by returning False."""
-        if steps < 1:
-            raise SadqError(f"learn was asked for {steps} steps: expected at least 1.")
-        experiment = self._experiment
+    def learn(
+        self,
+        steps: int | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
+        progress_bar: bool = False,
+        total_timesteps: int | None = None,
+    ) -> Self:
+        """Train every member for `steps` more env steps; each `callback` sees every chunk and stops by returning False.
+
+        `total_timesteps` is another name of `steps`. Ctrl-C ends it after the chunk at hand: the agent stands there, saved
+        where it has a run folder, and `KeyboardInterrupt` is raised.
+        """
+        if None not in (steps, total_timesteps):
+            raise SadqError("learn was given steps and total_timesteps, which are the same: give one.")
+        asked = total_timesteps if steps is None else steps
+        asked = whole(asked, "learn was asked for {} steps: expected a whole number of at least 1.", 1)
+        callbacks = callbacks_of(callback)
+        experiment = self._experiment()
         if experiment.begun:
-            experiment.extend(steps)
+            self._check_whole(experiment)
+            experiment.extend(asked)
         else:
-            experiment.config = dataclasses.replace(experiment.config, steps=steps)
+            experiment.plan(asked)
             experiment.begin()
-        with display(experiment, quiet=not progress_bar) as shown:
-            experiment.run(shown, callback or (lambda _: None))
+        with display(experiment, quiet=not progress_bar) as update, following(callbacks, self):
+            finished = experiment.run(update, *callbacks)
+        if finished:
+            experiment.folder.finish(experiment.result())
+        if experiment.interrupted is not None:
+            signal.raise_signal(experiment.interrupted)  # as whoever had the signal before would have had it
+            raise KeyboardInterrupt
         return self
 
     def predict(
@@ -132,19 +178,21 @@ class SADQ:
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
         here is recurrent.
         """
-        experiment = self._begun()
-        environment, members, step = experiment.environment, experiment.members, experiment.step
-        if not 0 <= member < len(members):
-            raise SadqError(f"There is no member {member}: this fleet has members 0 to {len(members) - 1}.")
-        shape, given = environment.observation_shape, np.asarray(observation)
-        if shape not in (given.shape, given.shape[1:]):
-            batch = f"(n, {', '.join(map(str, shape))})"
-            raise SadqError(f"Cannot act on an observation of shape {given.shape}: expected {shape} or {batch}.")
-        observations = given.reshape(-1, *shape).astype(environment.observation_dtype)
-        masks: Any = None if action_masks is None else np.asarray(action_masks, bool).reshape(len(observations), -1)
-        if masks is None and isinstance(environment, Environment):
+        held = self._held if isinstance(self._held, Stored) else self._begun()
+        environment, members, step = held.environment, held.members, held.step
+        missing = f"There is no member {{}}: this fleet has members 0 to {len(members) - 1}."
+        member = whole(member, missing, 0, len(members) - 1)
+        shape, dtype = environment.observation_shape, environment.observation_dtype
+        observations, single = observations_of(observation, shape, dtype)
+        masks: Any = None
+        if action_masks is not None:
+            masks = masks_of(action_masks, environment.action_count, single, len(observations))
+        elif isinstance(environment, Environment):
             masks = legal_lanes(environment, jnp.asarray(observations))
-        networks = jax.tree.map(lambda leaf: leaf[member], experiment.state.learner.online.parameters)
+        elif isinstance(held, Stored) and held.unknown_masks:
+            legal = f"Which actions are legal, only environment {environment.name} can tell"
+            raise SadqError(f"{legal}: give action_masks, or the environment by env= or set_env.")
+        networks = jax.tree.map(lambda leaf: leaf[member], held.parameters)
         if deterministic:
             action = self._greedy(networks, observations, masks)
         else:
@@ -155,37 +203,75 @@ class SADQ:
             act = self._wander if early else self._explore
             action = act(networks, observations, masks, jnp.int32(step), epsilon, key)
         actions = np.asarray(action) + getattr(environment, "action_start", 0)
-        return (actions[0] if given.shape == shape else actions), None
+        return (actions[0] if single else actions), None
 
-    def save(self, path: str | Path) -> None:
-        """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has."""
-        path, experiment = Path(path), self._begun()
-        if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not (path / CONFIG).exists())):
-            raise SadqError(f"{path} exists and is no saved agent: give a new folder, or one that `save` made.")
-        with checkpoint.replacing(path) as beside:
-            RunFolder.create(beside, experiment.config, experiment.members, {})
-            dataclasses.replace(experiment.folder, path=beside).cut_back(experiment.step)
-            experiment.save(beside)
+    def evaluate(self, episodes: int = 100) -> list[dict[str, Any]]:
+        """Greedy episodes from starts that training never saw, the same at every call: what each member makes of them."""
+        episodes = whole(episodes, "evaluate was asked for {} episodes: expected a whole number of at least 1.", 1)
+        return evaluate_experiment(self._begun(), episodes)
 
-    @classmethod
-    def load(cls, path: str | Path, env: Any = None) -> Self:
-        """A saved agent, or the newest checkpoint of a run folder, ready to act or to learn on.
+    def film(self, path: str | Path) -> Path:
+        """Draw a greedy episode of the first member into a file, where the environment can be drawn."""
+        return film_experiment(self._begun(), path_of(path))
 
-        `env` is needed where the agent was made with an environment object rather than a name.
+    def set_env(self, env: Any) -> None:
+        """Learn on in another environment that shows and takes the same; its episodes begin anew."""
+        self._held.move(env)
+
+    def save(self, path: str | Path, policy_only: bool = False) -> None:
+        """Write everything needed to go on: a folder with config.json and a checkpoint, as a run folder has.
+
+        Whatever happens on the way, `path` is what it was or the whole of this agent. Nothing but a saved agent or run
+        is ever replaced. With `policy_only` it holds the networks alone: small, to act with and not to learn on from.
         """
-        path = Path(path)
-        experiment = reopen(path, env)
-        saved = checkpoint.latest(path / CHECKPOINTS)
-        if saved is None:
-            raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
-        # What is loaded is not written to: its run may still be going.
-        experiment.folder = dataclasses.replace(experiment.folder, path=None)
-        experiment.begin(saved)
-        model = cls.__new__(cls)
-        model._take(experiment)
-        return model
+        experiment, own = self._begun(), self._held.folder.path
+        if own is not None and own.resolve() == path_of(path).resolve():
+            if policy_only:
+                raise SadqError(f"{path} is the folder of this run, which needs more than a policy: give another one.")
+            experiment.save(experiment.folder)
+            return
+        notes = experiment.plans() | {"data": experiment.data, SPACES: spaces_of(experiment.environment)}
+        with replacing_folder(path_of(path)) as beside:
+            folder = RunFolder.create(beside, experiment.config, experiment.members, notes | {POLICY_ONLY: policy_only})
+            folder.metrics, folder.evaluations = experiment.rows()
+            folder.cut_back(experiment.step)
+            experiment.save(folder, policy_only)
+            folder.release()
+
+    def close(self) -> None:
+        """End the environments' processes and let go of the run folder; what was learned can still act and be saved."""
+        if isinstance(self._held, Experiment):
+            self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _experiment(self) -> Experiment:
+        """What learns: of a loaded agent, its run taken up again."""
+        if isinstance(self._held, Stored):
+            held = self._held
+            experiment = held.taken_up(lambda: reopen(held.path, held.given, held.trust))
+            experiment.warn = _warn
+            experiment.begin(held.saved)
+            self._hold(experiment)
+        assert isinstance(self._held, Experiment)
+        return self._held
 
     def _begun(self) -> Experiment:
-        if not self._experiment.begun:
-            self._experiment.begin()
-        return self._experiment
+        experiment = self._experiment()
+        if not experiment.begun:
+            experiment.begin()
+        self._check_whole(experiment)
+        return experiment
+
+    def _check_whole(self, experiment: Experiment) -> None:
+        if experiment.lost:
+            what = "Training was broken off in the middle of a chunk, which lost what this agent had learned"
+            raise SadqError(f"{what}: load its newest checkpoint, or make it anew.")
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, SadqWarning, stacklevel=2)

@@ -3,3 +3,7 @@
 
 class SadqError(Exception):
     """Bad input or an impossible request; its text says what was wrong, what was expected and what to do."""
+
+
+class SadqWarning(UserWarning):
+    """What a user should know of a run that goes on: a member that diverged, a resume that is not exact."""

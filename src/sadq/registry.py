@@ -6,9 +6,13 @@ that name; a user's own entry, registered the same way, works wherever a built-i
 
 import dataclasses
 import difflib
+import functools
+import inspect
 import re
+import types
+import typing
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from sadq.errors import SadqError
 
@@ -26,15 +30,15 @@ class Axis:
         def add(entry: type) -> type:
             if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_-]+", name):
                 expected = "expected a name of letters, digits, - and _"
-                raise SadqError(f"{self.name} {name!r} cannot be registered, {expected}.")
+                raise SadqError(f"{self.name} {shown(name)} cannot be registered, {expected}.")
             parameters = getattr(entry, "__dataclass_params__", None)
             if not isinstance(entry, type) or parameters is None or not parameters.frozen:
                 expected = "expected a frozen dataclass: its fields are the entry's settings"
-                raise SadqError(f"{self.name} {name} was registered with {entry!r}, {expected}.")
+                raise SadqError(f"{self.name} {name} was registered with {shown(entry)}, {expected}.")
             # The same class again, as after a reload of its module, replaces itself.
             if not replace and self._entries.get(name, entry).__qualname__ != entry.__qualname__:
                 raise SadqError(f"{self.name} {name} is registered already: choose another name, or replace=True.")
-            self._entries[name] = entry
+            self._entries[name] = typed(entry)
             return entry
 
         return add
@@ -55,7 +59,7 @@ class Axis:
             offer = f" (did you mean {near[0]}?)" if near else ""
             there = f"{', '.join(self._entries)}; an entry of your own" if self._entries else "one of your own, which"
             once = "is known once its module is imported (--import)"
-            raise SadqError(f"{self.name} = {name!r} is unknown{offer}: expected {there} {once}.")
+            raise SadqError(f"{self.name} = {shown(name)} is unknown{offer}: expected {there} {once}.")
         return self._entries[name]
 
     def name_of(self, choice: Any) -> str:
@@ -64,10 +68,9 @@ class Axis:
         for name, entry in self._entries.items():
             if kind is entry:
                 return name
-        raise SadqError(
-            f"{self.name} was given {choice!r}, expected one of {', '.join(self._entries) or 'none so far'} or an entry "
-            f"that was registered as {self.name}."
-        )
+        there = ", ".join(self._entries) or "none so far"
+        expected = f"expected one of {there} or an entry that was registered as {self.name}"
+        raise SadqError(f"{self.name} was given {shown(choice)}, {expected}.")
 
     def choice(self, value: Any, adjusted: Iterable[Any] = ()) -> Any:
         """A choice from itself, or from its class or name: then as it is among `adjusted`, or with default settings."""
@@ -97,10 +100,119 @@ def changes(choice: Any) -> dict[str, Any]:
     return {name: getattr(choice, name) for name, default in defaults.items() if getattr(choice, name) != default}
 
 
+def shown(value: Any) -> str:
+    """A value on one line of bounded length, whatever it is."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+Kind = TypeVar("Kind", bound=type)
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a text",
+    type(None): "None",
+}
+MANY: dict[Any, str] = {int: "whole numbers", float: "numbers", str: "texts"}
+
+
+def typed(kind: Kind) -> Kind:
+    """Let a dataclass refuse what is not of its fields' types, in a sentence; NumPy's numbers and arrays, and lists, are
+    taken for the numbers and tuples that they hold. A default may be anything.
+    """
+    made: Any = kind.__init__  # type: ignore[misc]
+    if getattr(made, "is_typed", False):
+        return kind
+    defaults = {field.name: default_of(field) for field in dataclasses.fields(kind)}
+
+    @functools.cache
+    def known() -> tuple[inspect.Signature, dict[str, Any]]:
+        # Not before it is asked for: an annotation may name what its module defines later, or only a type checker knows.
+        try:
+            return inspect.signature(made), typing.get_type_hints(kind)
+        except Exception:
+            return inspect.signature(made), {}
+
+    @functools.wraps(made)
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        signature, hints = known()
+        bound = signature.bind(self, *given, **named)
+        for name, value in bound.arguments.items():
+            if name in defaults and name in hints and value is not defaults[name]:
+                try:
+                    bound.arguments[name] = fitted(value, hints[name])
+                except TypeError:
+                    expected = f"{name} = {shown(value)} must be {_expected(hints[name])}"
+                    raise SadqError(f"{kind.__name__}: {expected}.") from None
+        made(*bound.args, **bound.kwargs)
+
+    init.is_typed = True  # type: ignore[attr-defined]
+    kind.__init__ = init  # type: ignore[misc]
+    return kind
+
+
+def fitted(value: Any, hint: Any) -> Any:
+    """A value as one of a type; what cannot be one is a TypeError."""
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return value
+    if origin in (types.UnionType, typing.Union):
+        for option in options:
+            try:
+                return fitted(value, option)
+            except TypeError:
+                continue
+        raise TypeError
+    plain = value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
+    if origin is tuple:
+        several = isinstance(plain, list | tuple | range)
+        if not several or (... not in options and len(plain) != len(options)):
+            raise TypeError
+        kinds = [options[0]] * len(plain) if ... in options else options
+        return tuple(fitted(one, each) for one, each in zip(plain, kinds, strict=True))
+    if origin is Literal:
+        if not any(plain is option or (type(plain) is type(option) and plain == option) for option in options):
+            raise TypeError
+        return plain
+    if hint in (int, float):
+        right = isinstance(plain, int if hint is int else int | float) and not isinstance(plain, bool)
+        if not right or (isinstance(plain, int) and abs(plain) > 10**300):  # beyond what a float can be
+            raise TypeError
+        return hint(plain)
+    if hint in (bool, str):
+        if not isinstance(plain, hint):
+            raise TypeError
+        return hint(plain)
+    wanted = origin or hint
+    if isinstance(wanted, type) and not getattr(wanted, "_is_protocol", False) and not isinstance(value, wanted):
+        raise TypeError
+    return value
+
+
+def _expected(hint: Any) -> str:
+    """A type in words."""
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(_expected, options))
+    if origin is tuple:
+        many = MANY.get(options[0], "values") if options else "values"
+        return f"a tuple of {many}" if not options or ... in options else f"a tuple of {len(options)} {many}"
+    if origin is Literal:
+        return f"one of {', '.join(map(str, options))}"
+    name = getattr(origin or hint, "__name__", str(hint))
+    if dataclasses.is_dataclass(hint):
+        return f"{name}({', '.join(f'{field.name}=...' for field in dataclasses.fields(hint))})"
+    return WORDS.get(hint, f"of type {name}")
+
+
 def require(choice: Any, condition: bool, setting: str, expected: str) -> None:
     """Refuse a setting of a choice in one sentence; meant, as all below, for its `__post_init__`."""
     if not condition:
-        raise SadqError(f"{type(choice).__name__}: {setting} = {getattr(choice, setting)!r} {expected}.")
+        raise SadqError(f"{type(choice).__name__}: {setting} = {shown(getattr(choice, setting))} {expected}.")
 
 
 def _refuser(fits: Callable[[Any], bool], expected: str) -> Callable[..., None]:
@@ -120,6 +232,9 @@ def _refuser(fits: Callable[[Any], bool], expected: str) -> Callable[..., None]:
     return refuse
 
 
+COUNTED = 2**31
+
+
 def _number(value: Any, kind: Any = int | float) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
@@ -128,8 +243,10 @@ positive = _refuser(lambda value: _number(value) and 0 < value < 3e38, "must be 
 not_negative = _refuser(lambda value: _number(value) and 0 <= value < 3e38, "must be 0 or more")
 share = _refuser(lambda value: _number(value) and 0 <= value <= 1, "must lie in [0, 1]")
 layer_sizes = _refuser(
-    lambda sizes: isinstance(sizes, tuple) and sizes != () and all(isinstance(one, int) and one >= 1 for one in sizes),
-    "must name at least one layer, of size 1 or more",
+    lambda sizes: (
+        isinstance(sizes, tuple) and sizes != () and all(_number(one, int) and 1 <= one < COUNTED for one in sizes)
+    ),
+    "must name at least one layer, of size 1 or more and below 2^31",
 )
 
 
@@ -137,6 +254,8 @@ def at_least(choice: Any, smallest: int, *settings: str, or_none: bool = False) 
     """Refuse settings that are not whole numbers of at least `smallest`."""
     expected = f"must be a whole number of at least {smallest}"
     _refuser(lambda value: _number(value, int) and value >= smallest, expected)(choice, *settings, or_none=or_none)
+    for setting in settings:
+        require(choice, (getattr(choice, setting) or 0) < COUNTED, setting, "must be below 2^31: counters have 32 bits")
 
 
 def one_of(choice: Any, setting: str, *values: str) -> None:

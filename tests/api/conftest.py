@@ -9,6 +9,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exp
 
 import tiny_models  # noqa: E402
 import tiny_runs  # noqa: E402
+from stub_runs import stub_loops  # noqa: E402, F401
 
 from sadq import SADQ  # noqa: E402
 

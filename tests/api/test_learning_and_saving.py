@@ -1,10 +1,13 @@
 """Learning on, saving and loading: in one go or in several, an agent is the same to the bit."""
 
+import dataclasses
 import errno
 import json
 import os
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_runs
@@ -12,6 +15,7 @@ from tiny_models import STATES, assert_same_state, plain, weights
 from tiny_runs import TINY
 
 from sadq import SADQ, SadqError
+from sadq.experiment.build import hyper_of, make_learner, resolve
 
 
 def test_learning_is_that_of_the_command_line(model, tmp_path):
@@ -29,7 +33,7 @@ def test_learning_tells_its_steps_and_its_result(model):
 
 
 def test_nothing_to_learn_is_refused():
-    with pytest.raises(SadqError, match="learn was asked for 0 steps: expected at least 1"):
+    with pytest.raises(SadqError, match="learn was asked for 0 steps: expected a whole number of at least 1"):
         plain().learn(0)
 
 
@@ -43,6 +47,28 @@ def test_learning_again_goes_on_from_where_it_was(twice):
     assert twice.num_timesteps == 128
     assert [row["step"] for row in twice.metrics] == [16, 32, 48, 64, 80, 96, 112, 128]
     assert [row["step"] for row in twice.evaluations] == [0, 16, 32, 48, 64, 80, 96, 112, 128]
+
+
+def test_learning_again_compiles_nothing_again(twice):
+    loop = twice._begun().loop
+    before = loop.programs.compile_seconds
+    assert plain().learn(64).learn(61).num_timesteps == 128
+    again = plain().learn(64)
+    compiled = again._begun().loop.programs.compile_seconds
+    again.learn(64).learn(32)
+    assert again._begun().loop.programs.compile_seconds == compiled > 0
+    assert loop.programs.compile_seconds == before
+
+
+def test_every_go_has_a_schedule_of_its_own():
+    """Ten short goes are not one whose learning rate is long at zero."""
+    config = dataclasses.replace(TINY, steps=160, learning_rate=(0.5,))
+    learner = make_learner(config, resolve("BitFlip-3"))
+    for origin, steps in ((0, 160), (20, 320), (100, 960)):
+        own = jax.tree.map(lambda leaf: leaf[0], hyper_of(dataclasses.replace(config, steps=steps), origin))
+        done = [float(learner.phase(own, jnp.int32(origin + collects - 1)).progress) for collects in (0, 10, 20)]
+        assert done == [0.0, pytest.approx(80 / (steps - origin * 8)), pytest.approx(160 / (steps - origin * 8))]
+        assert float(learner.phase(own, jnp.int32(origin - 1)).rate) == 0.5
 
 
 def test_two_goes_end_in_the_state_of_one_where_no_schedule_spans_the_run(twice):

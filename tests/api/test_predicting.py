@@ -54,9 +54,41 @@ def test_an_observation_of_another_shape_is_refused(model, shape):
         model.predict(np.zeros(shape))
 
 
-@pytest.mark.parametrize("member", [2, -1])
+@pytest.mark.parametrize(
+    "observation", ["text", None, {}, [[0, 1], [0]], np.array(["a"] * 6), np.array([None] * 6), 1j]
+)
+def test_an_observation_that_is_no_numbers_is_refused(model, observation):
+    with pytest.raises(
+        SadqError, match=r"Cannot act on .*: expected an array of numbers of shape \(6,\) or \(n, 6\)"
+    ) as error:
+        model.predict(observation)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("masks", "sentence"),
+    [
+        (np.ones(4, bool), r"of shape \(4,\) and type bool: expected booleans of shape \(3,\)"),
+        (np.ones((2, 3), bool), r"of shape \(2, 3\) and type bool: expected booleans of shape \(3,\)"),
+        (np.ones(3), r"of shape \(3,\) and type float64: expected booleans of shape \(3,\)"),
+        ("all", "action_masks are 'all': expected booleans"),
+        (np.zeros(3, bool), "action_masks allow no action at all"),
+    ],
+)
+def test_masks_of_another_size_or_kind_are_refused(model, masks, sentence):
+    with pytest.raises(SadqError, match=sentence):
+        model.predict(STATES[0], action_masks=masks)
+
+
+def test_a_mask_for_one_is_none_for_many(model):
+    with pytest.raises(SadqError, match=r"expected booleans of shape \(4, 3\)"):
+        model.predict(STATES, action_masks=np.ones(3, bool))
+    assert model.predict(STATES[0], action_masks=[[0, 0, 1]])[0] == 2
+
+
+@pytest.mark.parametrize("member", [2, -1, "0", 0.0, None, True])
 def test_a_member_that_is_not_there_is_refused(model, member):
-    with pytest.raises(SadqError, match=f"There is no member {member}: this fleet has members 0 to 1"):
+    with pytest.raises(SadqError, match=f"There is no member {member!r}: this fleet has members 0 to 1"):
         model.predict(STATES, member=member)
 
 
@@ -160,12 +192,12 @@ class Wanderer(Drift):
     """An environment that nobody registered."""
 
 
-def test_an_object_without_an_id_is_needed_again_to_load(tmp_path):
+def test_an_object_without_an_id_is_needed_again_to_learn_on(tmp_path):
     model = plain(Wanderer())
     model.predict(np.zeros(4))
     model.save(tmp_path / "agent")
-    with pytest.raises(SadqError, match="unknown environment 'Wanderer'"):
-        SADQ.load(tmp_path / "agent")
+    with pytest.raises(SadqError, match="To learn on, give this agent its environment.*unknown environment 'Wanderer'"):
+        SADQ.load(tmp_path / "agent").learn(8)
     loaded = SADQ.load(tmp_path / "agent", env=Wanderer())
     observations = np.random.default_rng(0).normal(size=(32, 4))
     np.testing.assert_array_equal(loaded.predict(observations)[0], model.predict(observations)[0])
@@ -211,3 +243,15 @@ def test_a_native_object_works_and_its_masks_are_obeyed():
             actions, _ = model.predict(states, deterministic=deterministic)
             assert actions[:3].tolist() == [0, 1, 2]
             assert actions[3] in (1, 2)
+
+
+def test_an_agent_that_was_loaded_without_the_environment_whose_masks_it_obeys_asks_for_them(tmp_path):
+    plain(Gates()).save(tmp_path / "agent")
+    state, loaded = np.array([0, 1, 0], np.float32), SADQ.load(tmp_path / "agent")
+    with pytest.raises(SadqError, match="Which actions are legal, only environment Gates can tell: give action_masks"):
+        loaded.predict(state)
+    assert loaded.predict(state, action_masks=state > 0.5)[0] == 1
+    loaded.set_env(Gates())
+    assert loaded.predict(state)[0] == SADQ.load(tmp_path / "agent", env=Gates()).predict(state)[0] == 1
+    with pytest.raises(SadqError, match="environment Drift has observation_shape .4., but this agent was made for .3."):
+        SADQ.load(tmp_path / "agent", env=Drift())

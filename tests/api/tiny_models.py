@@ -38,7 +38,7 @@ def networks_of(model: SADQ, member: int = 0):
 
 
 def weights(model: SADQ) -> dict[str, np.ndarray]:
-    return tiny_runs.checkpoint.named_leaves(model._experiment.state)
+    return tiny_runs.checkpoint.named_leaves(model._begun().state)
 
 
 def assert_same_state(left: SADQ, right: SADQ) -> None:

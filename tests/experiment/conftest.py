@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import tiny_runs  # noqa: E402
+from stub_runs import stub_loops  # noqa: E402, F401
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -14,9 +14,17 @@ import pytest
 import tiny_runs
 
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import checkpoint, storage
 
-META = {"step": 8, "wall_seconds": 1.5, "compile_seconds": 0.5, "exact": True}
+META = {
+    "step": 8,
+    "wall_seconds": 1.5,
+    "compile_seconds": 0.5,
+    "exact": True,
+    "origin": 0,
+    "chunk": 0,
+    "rows": {"metrics.jsonl": 3},
+}
 
 
 def state_of(value, size=3):
@@ -110,9 +118,16 @@ def truncate(path):
 
 def rewrite(path, content, **changes):
     """Tensors and a record that agree with each other, as no accident would leave them."""
-    record = json.loads((path / checkpoint.META).read_text()) | {"sha256": hashlib.sha256(content).hexdigest()}
     (path / checkpoint.TENSORS).write_bytes(content)
-    (path / checkpoint.META).write_text(json.dumps(record | changes))
+    told(path, {"sha256": hashlib.sha256(content).hexdigest()} | changes)
+
+
+def told(path, changes, forgotten=()):
+    """Another record, with a checksum that agrees."""
+    record = json.loads((path / checkpoint.META).read_text()) | changes
+    record = {name: value for name, value in record.items() if name not in ("record_sha256", *forgotten)}
+    record["record_sha256"] = checkpoint._checksum(record)
+    (path / checkpoint.META).write_text(json.dumps(record))
 
 
 def record(text):
@@ -175,14 +190,43 @@ def test_a_checkpoint_with_a_tensor_too_many_is_refused(tmp_path):
         checkpoint.fill(smaller, tensors, path)
 
 
-@pytest.mark.parametrize("missing", ["step", "wall_seconds", "compile_seconds", "exact"])
+@pytest.mark.parametrize("missing", ["step", "wall_seconds", "compile_seconds", "exact", "origin", "rows", "format"])
 def test_a_record_that_lacks_what_a_resume_reads_is_refused(tmp_path, missing):
     path = saved(tmp_path)
-    incomplete = json.loads((path / checkpoint.META).read_text())
-    del incomplete[missing]
-    (path / checkpoint.META).write_text(json.dumps(incomplete))
+    told(path, {}, [missing])
     with pytest.raises(SadqError, match="is not the record of a checkpoint"):
         checkpoint.load(path)
+
+
+@pytest.mark.parametrize("changes", [{"collect": True}, {"step": "8"}, {"rows": []}, {"exact": 1}, {"sha256": None}])
+def test_a_record_of_other_types_is_refused(tmp_path, changes):
+    path = saved(tmp_path)
+    told(path, changes)
+    with pytest.raises(SadqError, match="is not the record of a checkpoint"):
+        checkpoint.load(path)
+
+
+def test_every_flipped_byte_of_a_record_is_noticed(tmp_path):
+    path = saved(tmp_path)
+    content = (path / checkpoint.META).read_bytes()
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        (path / checkpoint.META).write_bytes(flipped)
+        try:
+            meta, *_ = checkpoint.load(path)
+        except SadqError:
+            continue
+        assert json.loads(flipped) == json.loads(content) and meta["collect"] == 1, "only blanks may change unseen"
+
+
+def test_a_record_of_the_format_before_is_read_and_began_at_0(tmp_path):
+    path = saved(tmp_path)
+    record = json.loads((path / checkpoint.META).read_text()) | {"format": 1}
+    earlier = {name: value for name, value in record.items() if name not in (*checkpoint.EARLIER, "record_sha256")}
+    (path / checkpoint.META).write_text(json.dumps(earlier))
+    meta, *_ = checkpoint.load(path)
+    assert (meta["origin"], meta["rows"], meta["collect"]) == (0, {}, 1)
 
 
 def test_loading_a_checkpoint_runs_no_code(tmp_path):
@@ -220,7 +264,7 @@ def half_written(path, mode="r", *arguments, **options):
 
 
 FAILURES = {
-    "while writing": lambda patch: patch.setattr(checkpoint, "open", half_written, raising=False),
+    "while writing": lambda patch: patch.setattr(storage, "open", half_written, raising=False),
     "while syncing": lambda patch: patch.setattr(os, "fsync", fail_with(errno.ENOSPC)),
     "over quota": lambda patch: patch.setattr(os, "fsync", fail_with(errno.EDQUOT)),
     "while moving into place": lambda patch: patch.setattr(os, "replace", fail_with(errno.ENOSPC)),
@@ -272,9 +316,9 @@ def test_another_failure_is_named_as_what_it_is(tmp_path, monkeypatch):
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "file"
-    checkpoint.write_atomically(path, b"before")
-    monkeypatch.setattr(checkpoint, "open", half_written, raising=False)
+    storage.write_atomically(path, b"before")
+    monkeypatch.setattr(storage, "open", half_written, raising=False)
     with pytest.raises(OSError, match="No space left"):
-        checkpoint.write_atomically(path, b"after, at some length")
+        storage.write_atomically(path, b"after, at some length")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]

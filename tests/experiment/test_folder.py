@@ -16,9 +16,15 @@ def full(*arguments, **options):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def evaluated(step, member):
+    return {"step": step, "member": member, "returns": [1.0, 2]}
+
+
 @pytest.fixture
 def folder(tmp_path) -> RunFolder:
-    return RunFolder.create(tmp_path / "run", tiny_runs.TINY, [{"seed": 0}, {"seed": 1}], {"steps": 2_400})
+    made = RunFolder.create(tmp_path / "run", tiny_runs.TINY, [{"seed": 0}, {"seed": 1}], {"steps": 2_400})
+    made.release()
+    return made
 
 
 def test_a_new_folder_holds_all_that_is_needed_to_repeat_the_run(folder):
@@ -32,7 +38,7 @@ def test_a_new_folder_holds_all_that_is_needed_to_repeat_the_run(folder):
 
 def test_a_folder_opens_as_the_config_that_it_was_made_with(folder):
     folder.add_metrics([{"step": 8, "member": 0}])
-    folder.add_evaluations([{"step": 0, "member": 0}, {"step": 0, "member": 1}])
+    folder.add_evaluations([evaluated(0, 0), evaluated(0, 1)])
     opened, config, record = RunFolder.open(folder.path)
     assert config == tiny_runs.TINY
     assert record == {
@@ -53,7 +59,7 @@ def test_a_folder_that_holds_a_run_is_refused(folder):
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SadqError, match="Cannot write a run to .*: Not a directory; give another folder with --out"):
+    with pytest.raises(SadqError, match="Cannot write a run to .*: File exists; give another folder with --out"):
         RunFolder.create(tmp_path / "file" / "run", tiny_runs.TINY, [], {})
     with pytest.raises(SadqError, match="Cannot write a run to .*: File exists"):
         RunFolder.create(tmp_path / "file", tiny_runs.TINY, [], {})
@@ -74,7 +80,8 @@ def test_a_full_disk_at_the_start_is_a_sentence(tmp_path, monkeypatch):
         (b"\xff\xfe", "cannot be read"),
         (b"[]", "is not of a run of this version"),
         (b"{}", "is not of a run of this version"),
-        (b'{"format": 1, "config": {}}', "is not of a run of this version"),
+        (b'{"format": 1, "config": {}}', "has format 1: use the version of sadq that wrote it, or train again"),
+        (b"[" * 100_000, "cannot be read"),
         (b'{"format": 2, "config": {"stepz": 1}}', "unknown field 'stepz'"),
         (b'{"format": 2, "config": 3}', "config is not a table of fields"),
     ],
@@ -102,8 +109,50 @@ def test_a_line_that_a_kill_cut_short_is_left_out(folder):
 
 def test_a_whole_line_without_its_end_is_left_out(folder):
     """It may be a number cut short: 12 of 123."""
-    (folder.path / METRICS).write_text('{"step": 8}\n{"step": 12}')
+    (folder.path / METRICS).write_text('{"step": 8, "member": 0}\n{"step": 12, "member": 0}')
     assert [row["step"] for row in RunFolder.open(folder.path)[0].metrics] == [8]
+
+
+ODD_LINES = ("3", "null", "[]", '{"step": "8", "member": 0}', '{"step": 8}', '{"step": 8, "member": true}', "\x00\x00",
+             '{"step": 8, "member": 0, "loss": NaN}', '{"step": 8, "member": 0, "loss": 1e999}', "[" * 100_000)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ODD_LINES, ids=lambda line: line[:40].replace("\x00", "0"))
+def test_rows_are_read_up_to_the_first_odd_line_and_a_checkpoint_that_counts_more_is_refused(folder, line):
+    folder.add_metrics([{"step": step, "member": 0} for step in (8, 16)])
+    with open(folder.path / METRICS, "a") as file:
+        file.write(f'{line}\n{{"step": 24, "member": 0}}\n')
+    opened, *_ = RunFolder.open(folder.path)
+    assert [row["step"] for row in opened.metrics] == [8, 16]
+    before = (folder.path / METRICS).read_bytes()
+    with pytest.raises(
+        SadqError, match=f"{METRICS} has 2 whole lines up to step 24, but its checkpoint was saved with 4"
+    ):
+        opened.cut_back(24, {METRICS: 4, EVALUATIONS: 0})
+    assert (folder.path / METRICS).read_bytes() == before
+    opened.cut_back(16, {METRICS: 2, EVALUATIONS: 0})
+    assert len(tiny_runs.lines(folder.path / METRICS)) == 2
+
+
+@pytest.mark.parametrize("returns", ["[]", "3", '["a"]', "[null]", "[true]", "[[1]]"])
+def test_an_evaluation_without_numbers_is_none(folder, returns):
+    (folder.path / EVALUATIONS).write_text(f'{{"step": 0, "member": 0, "returns": {returns}}}\n')
+    assert RunFolder.open(folder.path)[0].evaluations == []
+
+
+def test_rows_that_cannot_be_read_are_a_sentence(folder):
+    (folder.path / METRICS).mkdir()
+    with pytest.raises(SadqError, match=f"{METRICS} cannot be read .Is a directory.: restore it, or train again"):
+        RunFolder.open(folder.path)
+
+
+def test_a_run_of_an_earlier_version_opens_and_tells_what_its_config_lacked(folder):
+    record = json.loads((folder.path / CONFIG).read_text())
+    del record["config"]["compute"], record["config"]["model"]["continuation"]
+    (folder.path / CONFIG).write_text(json.dumps(record))
+    opened, config, _ = RunFolder.open(folder.path)
+    assert config == tiny_runs.TINY
+    assert opened.filled == ("compute = 'float32'", "model.continuation = False")
 
 
 def test_rows_after_the_checkpoint_are_forgotten_in_memory_and_on_disk(folder):
@@ -142,7 +191,7 @@ def test_a_number_that_json_does_not_have_is_never_written(folder):
 
 
 def test_a_full_disk_while_writing_rows_is_a_sentence(folder, monkeypatch):
-    monkeypatch.setattr("sadq.experiment.folder.open", full, raising=False)
+    monkeypatch.setattr("sadq.experiment.storage.open", full, raising=False)
     with pytest.raises(
         SadqError, match="Cannot write to .*metrics.jsonl: No space left on device; make room and resume"
     ):

@@ -192,7 +192,7 @@ def test_members_with_different_seeds_share_nothing(whole):
 
 def test_the_config_is_written_before_anything_is_compiled(tmp_path, monkeypatch):
     experiment = run.create(TINY, tmp_path / "run")
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", ".lock"}
     monkeypatch.setattr(run, "make_loop", lambda *_: pytest.fail("reached the compiler"))
     with pytest.raises(pytest.fail.Exception, match="reached the compiler"):
         experiment.begin()
@@ -245,7 +245,10 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_only_what_came_after_the_last_
     def fail(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SadqError, match="the disk is full; the previous one"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(SadqError, match="No space left on device; make room and resume"),
+    ):
         tiny_runs.train(path, callback=fill_the_disk)
     assert checkpoint.latest(path / "checkpoints").name == f"{2 * CHUNK:010d}"
     assert tiny_runs.leftovers(path) == []

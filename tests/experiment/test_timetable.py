@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 
+import pytest
 import tiny_runs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,21 @@ def test_a_timetable_does_not_evaluate_much_more_often_than_asked():
 def test_where_training_may_pause_does_not_depend_on_where_it_paused_before():
     assert Timetable.of(planned(6_400, 10)) == Timetable(origin=0, end=100, chunk=10, interval=10)
     assert Timetable.of(planned(12_800, 10), origin=100) == Timetable(origin=100, end=200, chunk=10, interval=10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "kept", "end", "chunk", "interval"),
+    [
+        (6_400, 20, 200, 20, 20),  # a multiple of it
+        (6_400, 7, 205, 7, 7),  # less than a tenth too many
+        (6_400, 30, 200, 10, 10),  # too many: planned as if there were none
+        (640, 10, 110, 10, 10),
+        (576, 10, 109, 1, 1),
+    ],
+)
+def test_further_training_keeps_its_chunk_where_little_is_overshot(steps, kept, end, chunk, interval):
+    table = Timetable.of(planned(6_400 + steps, 10), 100, kept)
+    assert table == Timetable(100, end, chunk, interval)
 
 
 def test_members_are_the_product_of_every_sweep_and_the_seeds():

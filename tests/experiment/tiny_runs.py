@@ -170,8 +170,9 @@ def store(path: Path, content: dict[str, np.ndarray]) -> None:
     """Other tensors in a checkpoint, with a checksum that agrees."""
     data = save_tensors(content)
     record = json.loads((path / checkpoint.META).read_text()) | {"sha256": hashlib.sha256(data).hexdigest()}
+    del record["record_sha256"]
     (path / checkpoint.TENSORS).write_bytes(data)
-    (path / checkpoint.META).write_text(json.dumps(record))
+    (path / checkpoint.META).write_text(json.dumps(record | {"record_sha256": checkpoint._checksum(record)}))
 
 
 def untimed(rows: list[dict]) -> list[dict]:

@@ -20,6 +20,10 @@ from sadq.experiment.presets import PRESETS, agent_fields, preset
 
 Json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on the last line.")]
 Quiet = Annotated[bool, tyro.conf.arg(help="No progress display.")]
+Logs = Annotated[
+    tuple[Literal["csv", "tensorboard", "wandb"], ...],
+    tyro.conf.arg(help="Pass metrics and evaluations on while they are made, into logs/ of the run folder."),
+]
 
 
 def run(command: str, arguments: list[str]) -> int:
@@ -42,6 +46,7 @@ class Train:
 
     out: Path | None = None
     """The run folder; by default a new one under runs/."""
+    log: Logs = ()
     json: Json = False
     quiet: Quiet = False
 
@@ -62,7 +67,7 @@ def train(arguments: list[str]) -> int:
 
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out = options.out or Path("runs") / f"{positional[0].replace('/', '-')}-{config.agent}-{stamp}-{os.getpid()}"
-    return _drive(create(config, out), options.json, options.quiet)
+    return _drive(create(config, out), options.json, options.quiet, options.log)
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Resume:
 
     run: tyro.conf.Positional[Path]
     """The run folder."""
+    log: Logs = ()
     json: Json = False
     quiet: Quiet = False
 
@@ -84,7 +90,7 @@ class Resume:
             print(f"{self.run} is finished: {result['steps']:,} steps; nothing to resume.", file=sys.stderr)
             return _tell_result(result, self.json)
         prepare_jax(config.deterministic)
-        return _drive(reopen(self.run), self.json, self.quiet)
+        return _drive(reopen(self.run), self.json, self.quiet, self.log)
 
 
 @dataclass(frozen=True)
@@ -228,19 +234,23 @@ def _named(member: dict[str, Any]) -> str:
     return f"seed {member['seed']}" + ("" if member["alpha"] is None else f", alpha {member['alpha']:g}")
 
 
-def _drive(experiment: Any, as_json: bool, quiet: bool) -> int:
+def _drive(experiment: Any, as_json: bool, quiet: bool, logs: Iterable[str] = ()) -> int:
     """Run to the end with a progress display, and say what came of it."""
+    from sadq.experiment.arguments import following
+    from sadq.experiment.loggers import logger_of
     from sadq.experiment.progress import display
+    from sadq.experiment.records import to_json
 
     def say(sentence: str) -> None:
         print(f"sadq: {sentence}", file=sys.stderr)
 
     experiment.warn = say
     try:
+        loggers = [logger_of(name, experiment.folder.path, to_json(experiment.config)) for name in logs]
         say(experiment.describe())
         experiment.begin()
-        with display(experiment, quiet) as update:
-            finished = experiment.run(update)
+        with display(experiment, quiet) as update, following(loggers, experiment):
+            finished = experiment.run(update, *loggers)
         if not finished:
             say(f"stopped and saved at step {experiment.step:,}; go on with `sadq resume {experiment.folder.path}`.")
             return INTERRUPTED
@@ -270,9 +280,6 @@ def prepare_jax(deterministic: bool) -> None:
     if deterministic:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
-    import jax
+    from sadq.experiment.compiled import keep_compiled
 
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        jax.config.update("jax_compilation_cache_dir", str(Path(home) / "sadq" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    keep_compiled(0.0)

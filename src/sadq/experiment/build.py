@@ -39,6 +39,9 @@ MAX_CHUNK, MAX_CHUNK_STEPS = 25, 1000
 """Collects in one compiled call, or env steps where that is more: long enough to hide its overhead, short enough that
 Ctrl-C answers soon."""
 
+SMALL_SHARE = 10
+"""How many chunks a training must have for a part of one not to matter."""
+
 SQUADS = 1
 """Groups of members of which one learns while the other's games are stepped."""
 
@@ -56,9 +59,13 @@ class Timetable:
     interval: int  # between evaluations: whole chunks
 
     @classmethod
-    def of(cls, config: Config, origin: int = 0) -> "Timetable":
+    def of(cls, config: Config, origin: int = 0, kept: int = 0) -> "Timetable":
+        """In chunks of `kept` collects, a program that is compiled already, where little is overshot by that."""
         needed = -(-config.steps // config.collect) - origin
         interval = max(1, needed // config.evaluations)
+        if kept and (needed % kept == 0 or needed >= SMALL_SHARE * kept):
+            interval = max(1, interval // kept) * kept
+            return cls(origin, origin + -(-needed // kept) * kept, kept, interval)
         pieces = -(-interval // max(MAX_CHUNK, MAX_CHUNK_STEPS // config.collect))
         chunk = interval // pieces
         return cls(origin, origin + -(-needed // chunk) * chunk, chunk, pieces * chunk)
@@ -83,8 +90,8 @@ def members_of(config: Config) -> list[dict[str, Any]]:
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def hyper_of(config: Config) -> Hyper:
-    """The members' numbers as the compiled program takes them: [M] on every leaf."""
+def hyper_of(config: Config, origin: int = 0) -> Hyper:
+    """The members' numbers as the compiled program takes them, for a training from collect `origin`: [M] on every leaf."""
     members, arcade = members_of(config), _arcade(config)
     columns = {name: [member[name] for member in members] for name in members[0] if name not in ("game", "seed")}
     columns["model_learning_rate"] = [config.guidance.learning_rate] * len(members)
@@ -94,7 +101,8 @@ def hyper_of(config: Config) -> Hyper:
         actions = jnp.array([arcade.action_counts[game] for game in _games(arcade, members)], jnp.int32)
     seeds = jnp.array([member["seed"] for member in members], jnp.uint32)
     numbers = {name: jnp.array(values, jnp.float32) for name, values in columns.items()}
-    return Hyper(seed=seeds, actions=actions, **numbers)
+    span = jnp.tile(jnp.array([origin * config.collect, config.steps], jnp.int32), (len(members), 1))
+    return Hyper(seed=seeds, actions=actions, span=span, **numbers)
 
 
 def _arcade(config: Config) -> AtariSpec | None:
@@ -195,9 +203,9 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     )
 
 
-def make_loop(config: Config, environment: Environment | HostSpec, chunk: int) -> Loop:
-    """The fleet bound to its members."""
-    hyper, episodes = hyper_of(config), config.evaluation_episodes
+def make_loop(config: Config, environment: Environment | HostSpec, chunk: int, origin: int = 0) -> Loop:
+    """The fleet bound to its members, for a training from collect `origin`."""
+    hyper, episodes = hyper_of(config, origin), config.evaluation_episodes
     shared = make_learner(config, environment), config.behaviour, config.epsilon.schedule, episodes
     if isinstance(environment, Environment):
         return ScanLoop(ScanFleet(*shared, environment=environment), hyper, chunk)

@@ -7,9 +7,7 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +16,27 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
+from sadq.envs.contract import one_line
 from sadq.errors import SadqError
+from sadq.experiment import storage
+from sadq.experiment.storage import TEMPORARY, as_json, replacing
 from sadq.types import PyTree
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, META = "state.safetensors", "checkpoint.json"
 KEPT = 2
-RECORDED = {"step", "wall_seconds", "compile_seconds", "exact"}
+RECORDED: dict[str, Any] = {
+    "step": int,
+    "wall_seconds": int | float,
+    "compile_seconds": int | float,
+    "exact": bool,
+    "origin": int,
+    "chunk": int,
+    "rows": dict,
+}
 """What whoever saves a checkpoint says of it beside its tensors."""
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A place beside `path` for a file or folder, moved to it when all went well; else what was there stays."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield beside
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(beside, path)
-    finally:
-        if beside.is_dir():
-            shutil.rmtree(beside, ignore_errors=True)
-        else:
-            beside.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, or leave it as it was."""
-    with replacing(path) as beside, open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def write_json(path: Path, data: Any) -> None:
-    write_atomically(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
+EARLIER: dict[str, Any] = {"origin": 0, "chunk": 0, "rows": {}}
+"""What records of format 1 do not say: their runs began at 0, and nobody counted rows."""
 
 
 def named_leaves(tree: PyTree) -> dict[str, np.ndarray]:
@@ -106,13 +89,13 @@ def save(folder: Path, collect: int, state: PyTree, outside: dict[str, np.ndarra
     content = safetensors.numpy.save({name: np.asarray(value, order="C") for name, value in tensors.items()})
     record = {"format": FORMAT, "collect": collect, "sha256": hashlib.sha256(content).hexdigest(), **meta}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob(".*.tmp"):  # of processes that were killed while saving
-            shutil.rmtree(stale, ignore_errors=True)
+        storage.make_folders(folder)
+        for stale in folder.glob(f".*{TEMPORARY}"):  # of processes that were killed while saving
+            storage.remove(stale)
         with replacing(final) as beside:
-            beside.mkdir()
-            write_atomically(beside / TENSORS, content)
-            write_json(beside / META, record)
+            storage.make(beside)
+            storage.write(beside / TENSORS, content)
+            storage.write(beside / META, as_json(record | {"record_sha256": _checksum(record)}))
     except OSError as error:
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         older, size = latest(folder), f"{len(content):,} bytes"
@@ -120,7 +103,8 @@ def save(folder: Path, collect: int, state: PyTree, outside: dict[str, np.ndarra
         rest = intact if older else ": make room and start again"
         raise SadqError(f"Could not save a checkpoint of {size} under {folder}: {reason}{rest}.") from error
     for old in _all(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the next save tries again
+            storage.discard(old)
     return final
 
 
@@ -129,26 +113,59 @@ def latest(folder: Path) -> Path | None:
     return max(_all(folder), default=None)
 
 
+def recover(folder: Path) -> None:
+    """Put back a checkpoint that a kill left aside while another was to take its place."""
+    for aside in folder.glob(f".*{storage.PREVIOUS}"):
+        storage.recover(folder / aside.name[1:].removesuffix(storage.PREVIOUS))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, verified against its own checksum."""
+    try:
+        record = json.loads((path / META).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise SadqError(f"Checkpoint {path} cannot be read ({one_line(error)}): {_advice(path)}") from error
+    known = isinstance(record, dict) and record.get("format") in (1, FORMAT)
+    earlier = known and record["format"] == 1
+    told = {name: value for name, value in record.items() if name != "record_sha256"} if known else {}
+    kinds = {name: kind for name, kind in RECORDED.items() if not (earlier and name in EARLIER)}
+    kinds |= {"format": int, "collect": int, "sha256": str}
+    if told.keys() != kinds.keys() or not all(_is(told[name], kind) for name, kind in kinds.items()):
+        raise SadqError(f"{path / META} is not the record of a checkpoint of this version: {_advice(path)}")
+    if not earlier and _checksum(told) != record.get("record_sha256"):
+        raise SadqError(f"Checkpoint {path} is damaged: {META} does not match its checksum; {_advice(path)}")
+    return (EARLIER if earlier else {}) | told
+
+
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray]]:
     """(meta, state tensors, outside tensors) of a checkpoint, verified against its checksum."""
-    advice = f"delete {path} to resume from the checkpoint before it, or from the start if there is none."
+    meta = read_record(path)
     try:
-        meta = json.loads((path / META).read_text())
         content = (path / TENSORS).read_bytes()
-    except (OSError, ValueError) as error:
-        raise SadqError(f"Checkpoint {path} cannot be read ({error}): {advice}") from error
-    known = isinstance(meta, dict) and meta.keys() >= RECORDED and meta.get("format") == FORMAT
-    if not known or not isinstance(meta.get("collect"), int):
-        raise SadqError(f"{path / META} is not the record of a checkpoint of this version: {advice}")
-    if hashlib.sha256(content).hexdigest() != meta.get("sha256"):
-        raise SadqError(f"Checkpoint {path} is damaged: {TENSORS} does not match its checksum; {advice}")
+    except OSError as error:
+        raise SadqError(f"Checkpoint {path} cannot be read ({one_line(error)}): {_advice(path)}") from error
+    if hashlib.sha256(content).hexdigest() != meta["sha256"]:
+        raise SadqError(f"Checkpoint {path} is damaged: {TENSORS} does not match its checksum; {_advice(path)}")
     try:
         tensors = safetensors.numpy.load(content)
-    except safetensors.SafetensorError as error:
-        raise SadqError(f"{path / TENSORS} is not a safetensors file ({error}): {advice}") from error
+    except Exception as error:  # of several kinds, some of them from beyond Python
+        raise SadqError(f"{path / TENSORS} is not a safetensors file ({one_line(error)}): {_advice(path)}") from error
     state = {name.removeprefix("state"): value for name, value in tensors.items() if name.startswith("state")}
     outside = {name.removeprefix("outside."): value for name, value in tensors.items() if name.startswith("outside.")}
     return meta, state, outside
+
+
+def _advice(path: Path) -> str:
+    return f"delete {path} to resume from the checkpoint before it, or from the start if there is none."
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind; a bool, to Python an int, is no count."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def _all(folder: Path) -> list[Path]:

@@ -17,9 +17,10 @@ from sadq.experiment.validation import refusals
 from sadq.exploration import Behaviour
 from sadq.networks import Dense
 from sadq.networks.precision import Compute
-from sadq.registry import at_least, changes, one_of, positive, share
+from sadq.registry import at_least, changes, positive, share, typed
 
 
+@typed
 @dataclass(frozen=True)
 class Epsilon:
     """How often the agent deviates from the action it means; several values of a number make members that differ in it."""
@@ -34,11 +35,11 @@ class Epsilon:
     """How epsilon goes from start to end."""
 
     def __post_init__(self) -> None:
-        one_of(self, "schedule", "exponential", "linear")
         share(self, "start", "end", swept=True)
         positive(self, "decay", swept=True)
 
 
+@typed
 @dataclass(frozen=True)
 class GuidanceSettings:
     """How SADQ's model is learned and asked; unused by plain agents."""
@@ -66,6 +67,7 @@ class GuidanceSettings:
         positive(self, "learning_rate")
 
 
+@typed
 @dataclass(frozen=True)
 class Config:
     """A run. Fields that take several values make a fleet with a member for every combination and seed.
@@ -178,7 +180,7 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, axis in AXES.items():
-            if (getattr(Config, name), getattr(self, name)) != (None, None):  # the class has the default
+            if getattr(Config, name) is not None or getattr(self, name) is not None:  # the class has the default
                 object.__setattr__(self, name, axis.choice(getattr(self, name), self.adjusted))
         for sentence in refusals(self):
             raise SadqError(sentence)

@@ -20,8 +20,9 @@ from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen, restored
+from sadq.experiment.trust import check_trusted
 from sadq.experiment.video import check_video, film
-from sadq.fleet.members import MemberState, greedy_actions
+from sadq.fleet.members import Evaluation, MemberState, greedy_actions
 from sadq.networks.network import Network
 from sadq.types import Array, Key, PyTree
 
@@ -45,13 +46,34 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     finally:
         loop.close()
     result = {"run": str(path), "step": meta["step"], "episodes": episodes}
-    result["members"] = [
-        member | _numbers(jax.tree.map(lambda leaf: np.asarray(leaf)[index], evaluation._asdict()))
-        for index, member in enumerate(experiment.members)
-    ]
+    result["members"] = _by_member(experiment, evaluation)
     if video is not None:
         result["video"] = str(_first_member(experiment, state, meta["step"], video))
     return result
+
+
+def evaluate_experiment(experiment: Experiment, episodes: int) -> list[dict[str, Any]]:
+    """The same for a run under way: a dictionary for each member, of the same episodes whenever it is asked."""
+    config = dataclasses.replace(experiment.config, evaluation_episodes=episodes)
+    loop = make_loop(config, experiment.environment, 1)
+    try:
+        return _by_member(experiment, loop.evaluate(experiment.state, UNSEEN))
+    finally:
+        loop.close()
+
+
+def film_experiment(experiment: Experiment, video: Path) -> Path:
+    """An episode of the first member of a run under way, drawn."""
+    check_video(experiment.environment, video)
+    video.parent.mkdir(parents=True, exist_ok=True)
+    return _first_member(experiment, experiment.state, experiment.step, video)
+
+
+def _by_member(experiment: Experiment, evaluation: Evaluation) -> list[dict[str, Any]]:
+    return [
+        member | _numbers(jax.tree.map(lambda leaf: np.asarray(leaf)[index], evaluation._asdict()))
+        for index, member in enumerate(experiment.members)
+    ]
 
 
 def _first_member(experiment: Experiment, state: MemberState, step: int, video: Path) -> Path:
@@ -70,7 +92,11 @@ def evaluate_policy(
     what: str, policy: str, episodes: int, seed: int, settings: tuple[str, ...] = (), video: Path | None = None
 ) -> dict[str, Any]:
     """Returns of one of an environment's own policies; `what` is a preset, an environment, or a run folder."""
-    config = RunFolder.open(Path(what))[1] if (Path(what) / CONFIG).is_file() else preset(what)
+    if (Path(what) / CONFIG).is_file():
+        config = RunFolder.open(Path(what))[1]
+        check_trusted(config.environment, Path(what))
+    else:
+        config = preset(what)
     config = dataclasses.replace(config, environment_settings=config.environment_settings + settings)
     environment = resolve(config.environment, config.settings)
     if not isinstance(environment, Environment):

@@ -1,6 +1,7 @@
 """A run folder: config.json before anything is compiled, then metrics and evaluations line by line, then the result."""
 
 import contextlib
+import glob
 import json
 import os
 import platform
@@ -14,14 +15,18 @@ import jax
 
 import sadq
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import storage
 from sadq.experiment.config import Config
+from sadq.experiment.lock import LOCK, Lock
 from sadq.experiment.records import from_json, to_json
 from sadq.experiment.source import commit
 
 FORMAT = 2
 CONFIG, RESULT, CHECKPOINTS = "config.json", "result.json", "checkpoints"
 METRICS, EVALUATIONS = "metrics.jsonl", "evaluations.jsonl"
+LOGS = "logs"
+OURS = {CONFIG, RESULT, CHECKPOINTS, METRICS, EVALUATIONS, LOGS, LOCK}
+"""All that a run writes into its folder."""
 
 
 @dataclass
@@ -31,32 +36,72 @@ class RunFolder:
     path: Path | None
     metrics: list[dict[str, Any]] = field(default_factory=list)
     evaluations: list[dict[str, Any]] = field(default_factory=list)
+    filled: tuple[str, ...] = ()
+    """Fields that the config of an earlier version lacked, each with the default that it was given."""
+    lock: Lock | None = None
 
     @classmethod
     def create(cls, path: Path, config: Config, members: list[dict[str, Any]], notes: dict[str, Any]) -> "RunFolder":
-        """Begin a run in an empty or new folder."""
+        """Begin a run in an empty or new folder, which nobody else may write to until `release`."""
+        resume = f"continue it with `sadq resume {path}`"
+        held = SadqError(f"{path} already holds a run: {resume}, or give another folder with --out.")
         if (path / CONFIG).exists():
-            resume = f"continue it with `sadq resume {path}`"
-            raise SadqError(f"{path} already holds a run: {resume}, or give another folder with --out.")
+            raise held
         with _writing(f"a run to {path}", "give another folder with --out"):
-            path.mkdir(parents=True, exist_ok=True)
-            checkpoint.write_json(path / CONFIG, describe(config, members) | notes)
-        return cls(path)
+            storage.make_folders(path)
+            folder = cls(path)
+            folder.take()
+            try:
+                if (path / CONFIG).exists():  # written by whoever had the lock before
+                    raise held
+                storage.write_json(path / CONFIG, describe(config, members) | notes)
+            except BaseException:
+                folder.release()
+                raise
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> tuple["RunFolder", Config, dict[str, Any]]:
         """(folder with its rows, config, whole record) of a run begun earlier."""
+        with contextlib.suppress(OSError, ValueError):
+            storage.recover(path.resolve())
         try:
-            record = json.loads((path / CONFIG).read_text())
+            record = json.loads((path / CONFIG).read_bytes())
         except FileNotFoundError:
             advice = "give the folder that `sadq train` made"
             raise SadqError(f"{path} is no run folder: it has no {CONFIG}; {advice}.") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise SadqError(f"{path / CONFIG} cannot be read ({error}): restore it, or train again.") from error
         if not isinstance(record, dict) or record.get("format") != FORMAT or "config" not in record:
-            raise SadqError(f"{path / CONFIG} is not of a run of this version (format {FORMAT}): train again.")
-        folder = cls(path, _read_lines(path / METRICS), _read_lines(path / EVALUATIONS))
-        return folder, from_json(Config, record["config"]), record
+            found = record.get("format") if isinstance(record, dict) else None
+            raise SadqError(
+                f"{path / CONFIG} is not of a run of this version (format {FORMAT}) but has format {found!r}: use the "
+                "version of sadq that wrote it, or train again."
+            )
+        filled: list[str] = []
+        config = from_json(Config, record["config"], filled=filled)
+        folder = cls(path, filled=tuple(filled))
+        folder.read()
+        return folder, config, record
+
+    def read(self) -> None:
+        """The rows as they are on the disk."""
+        if self.path is not None:
+            self.metrics[:] = _read_rows(self.path / METRICS)
+            self.evaluations[:] = _read_rows(self.path / EVALUATIONS, "returns")
+
+    def take(self) -> bool:
+        """Keep other writers out; a folder that one has already is refused with who that is. Whether it is new to us."""
+        if self.path is None or self.lock is not None:
+            return False
+        with _writing(f"to {self.path}", "give a folder that can be written to"):
+            self.lock = Lock(self.path)
+        return True
+
+    def release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
 
     @property
     def finished(self) -> dict[str, Any] | None:
@@ -66,13 +111,20 @@ class RunFolder:
                 return json.loads((self.path / RESULT).read_text())
         return None
 
-    def cut_back(self, step: int) -> None:
-        """Forget the rows after `step`, which a resume will write again."""
-        for name, rows in ((METRICS, self.metrics), (EVALUATIONS, self.evaluations)):
-            rows[:] = [row for row in rows if row["step"] <= step]
+    def cut_back(self, step: int, counted: dict[str, Any] | None = None) -> None:
+        """Forget the rows after `step`, which a resume will write again; `counted` are the rows that must be left."""
+        kept = {name: [row for row in rows if row["step"] <= step] for name, rows in self._rows().items()}
+        for name, rows in kept.items():
+            if self.path is not None and len(rows) < (counted or {}).get(name, 0):
+                raise SadqError(
+                    f"{self.path / name} has {len(rows)} whole lines up to step {step:,}, but its checkpoint was saved with "
+                    f"{counted[name]}: restore the file, or delete that checkpoint to resume from the one before it."  # type: ignore[index]
+                )
+        for name, rows in self._rows().items():
+            rows[:] = kept[name]
             if self.path is not None:
                 with _writing(f"to {self.path / name}"):
-                    checkpoint.write_atomically(self.path / name, _lines(rows).encode())
+                    storage.write_atomically(self.path / name, _lines(rows).encode())
 
     def add_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
         self._add(METRICS, self.metrics, list(rows))
@@ -80,17 +132,89 @@ class RunFolder:
     def add_evaluations(self, rows: Iterable[dict[str, Any]]) -> None:
         self._add(EVALUATIONS, self.evaluations, list(rows))
 
+    def settle(self) -> dict[str, int]:
+        """Wait until all rows are on the disk, so that no checkpoint can outlive them; gives how many there are."""
+        if self.path is not None:
+            with _writing(f"to {self.path}"):
+                for name in self._rows():
+                    if (self.path / name).exists():
+                        storage.sync(self.path / name)
+                storage.sync(self.path)
+        return {name: len(rows) for name, rows in self._rows().items()}
+
     def finish(self, result: dict[str, Any]) -> None:
         if self.path is not None:
             with _writing(f"to {self.path / RESULT}"):
-                checkpoint.write_json(self.path / RESULT, result)
+                storage.write_json(self.path / RESULT, result)
+
+    def rewrite(self, config: Config, notes: dict[str, Any]) -> None:
+        """Another plan for the run that the folder holds."""
+        if self.path is not None:
+            with _writing(f"to {self.path / CONFIG}"):
+                record = json.loads((self.path / CONFIG).read_bytes())
+                storage.write_json(self.path / CONFIG, record | {"config": to_json(config)} | notes)
+
+    def reopen(self) -> None:
+        """The run is to go on after all, so that its result is none."""
+        if self.path is not None:
+            with _writing(f"to {self.path}"):
+                storage.remove(self.path / RESULT)
+                storage.sync(self.path)
+
+    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {METRICS: self.metrics, EVALUATIONS: self.evaluations}
 
     def _add(self, name: str, kept: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
         kept.extend(rows)
         if self.path is not None:
             content = _lines(rows)
-            with _writing(f"to {self.path / name}"), open(self.path / name, "a") as file:
-                file.write(content)
+            with _writing(f"to {self.path / name}"):
+                storage.append(self.path / name, content.encode())
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A place for a run folder that is to stand at `path`, where nothing may be lost but another one that nobody uses."""
+    with _writing(f"to {path}", "give a folder that can be written to"):
+        path = path.resolve()  # what a link leads to is replaced, not the link
+        storage.recover(path)
+        _sweep(path)
+        old = RunFolder(path if path.is_dir() else None)
+        if path.exists() and (foreign := _foreign(path)):
+            raise SadqError(
+                f"{path} exists and is no saved agent ({foreign}): give a new folder, or one that `save` made."
+            )
+        old.take()
+        try:
+            with storage.replacing(path) as beside:
+                yield beside
+        finally:
+            old.release()
+
+
+def _foreign(path: Path) -> str | None:
+    """What speaks against a folder's being that of a run or saved agent and nothing else; an empty one may be had."""
+    if not path.is_dir():
+        return "it is a file"
+    inside = {each.name for each in path.iterdir()} - {LOCK}
+    record: Any = None
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        record = json.loads((path / CONFIG).read_bytes())
+    marked = isinstance(record, dict) and type(record.get("format")) is int and {"sadq", "config"} <= record.keys()
+    if inside and not marked:
+        return f"its {CONFIG} has no mark of ours" if CONFIG in inside else f"it has no {CONFIG}"
+    return f"it also holds {min(inside - OURS)}" if inside - OURS else None
+
+
+def _sweep(path: Path) -> None:
+    """Delete what killed processes left beside a folder while they wrote it."""
+    for stale in path.parent.glob(f".{glob.escape(path.name)}.*{storage.TEMPORARY}"):
+        if stale.is_dir() and {each.name for each in stale.iterdir()} <= OURS:
+            with contextlib.suppress(SadqError):  # somebody is at it
+                folder = RunFolder(stale)
+                folder.take()
+                storage.remove(stale)
+                folder.release()
 
 
 def describe(config: Config, members: list[dict[str, Any]]) -> dict[str, Any]:
@@ -123,11 +247,27 @@ def _lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """The complete rows of a file that a kill may have cut short."""
+def _read_rows(path: Path, *lists: str) -> list[dict[str, Any]]:
+    """The rows of a file up to the first that a kill or a power cut left less than whole; `lists` hold numbers."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SadqError(f"{path} cannot be read ({error.strerror}): restore it, or train again.") from error
     rows = []
-    with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-        for line in path.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                rows.append(json.loads(line))
+    with contextlib.suppress(ValueError, RecursionError):
+        for line in content.split(b"\n")[:-1]:  # what follows the last line's end was cut short
+            row = json.loads(line)
+            _lines([row])  # what cannot be written again, like 1e999, nobody wrote
+            if not _is_row(row, lists):
+                break
+            rows.append(row)
     return rows
+
+
+def _is_row(row: Any, lists: tuple[str, ...]) -> bool:
+    if not isinstance(row, dict) or not all(type(row.get(name)) is int for name in ("step", "member")):
+        return False
+    found = [row.get(name) for name in lists]
+    return all(isinstance(each, list) and each and {type(value) for value in each} <= {int, float} for each in found)

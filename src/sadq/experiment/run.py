@@ -1,11 +1,7 @@
 """Running an experiment: chunk by chunk on its timetable, with evaluations, checkpoints, interruption and exact resume."""
 
-import contextlib
-import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +11,17 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
 from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
-from sadq.experiment.evaluations import Evaluations, json_number
+from sadq.experiment.evaluations import Evaluations
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
-from sadq.experiment.scores import area_under_curve, final_return
+from sadq.experiment.interruptions import interruptions
+from sadq.experiment.looking_back import changed_data, filled_fields
+from sadq.experiment.results import diverged_at, member_result, metric_rows
+from sadq.experiment.stored import PARAMETERS, POLICY_ONLY, SPACES, check_same_spaces, spaces_of
+from sadq.experiment.trust import check_trusted
 from sadq.fleet.members import Loop, MemberState
 
 
@@ -52,15 +53,18 @@ class Experiment:
     begun: bool = False
     collect: int = 0  # collects done
     origin: int = 0  # where this training began, in collects
+    chunk: int = 0  # collects of a chunk of the training before it
     exact: bool = True  # whether every resume so far was bit-exact
+    interrupted: int | None = None  # the signal that stopped the last `run`
     warn: Callable[[str], None] = lambda _: None
+    _record: dict[str, Any] = field(default_factory=dict)  # what its config.json held when it was opened
     _evaluations: Evaluations = field(init=False)
     _began: float = 0.0  # by the clock, had all of the run been in this process
     _earlier_compile_seconds: float = 0.0  # before the checkpoint that this process resumed from
 
     @property
     def timetable(self) -> Timetable:
-        return Timetable.of(self.config, self.origin)
+        return Timetable.of(self.config, self.origin, self.chunk)
 
     @property
     def members(self) -> list[dict[str, Any]]:
@@ -75,68 +79,157 @@ class Experiment:
         return self.timetable.end * self.config.collect
 
     @property
+    def metrics(self) -> list[dict[str, Any]]:
+        return self.folder.metrics
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return self.folder.evaluations
+
+    @property
+    def parameters(self) -> Any:
+        """Of the online networks, [M] on every leaf."""
+        return self.state.learner.online.parameters
+
+    @property
+    def lost(self) -> bool:
+        """Whether a chunk was broken off, by an error or a second Ctrl-C, after it had taken the state's memory."""
+        return any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Time spent on the run over all its resumes, and the part of it that went into compilation."""
         compiled = self._earlier_compile_seconds + self.loop.programs.compile_seconds
         return {"wall_seconds": time.perf_counter() - self._began, "compile_seconds": compiled}
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """Where the environment's data come from, with their checksums."""
+        return self.environment.provenance if isinstance(self.environment, Environment) else {}
+
     def begin(self, saved: Path | None = None) -> None:
         """Start, or take up a checkpoint, by default the folder's newest; the first evaluation belongs to the start."""
         self._began = time.perf_counter()
-        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
+        if self.folder.take():
+            self.folder.read()  # whoever had it before may have written on since it was opened
+        self._look_back()
+        if self.folder.path is not None:
+            checkpoint.recover(self.folder.path / CHECKPOINTS)
+            saved = saved or checkpoint.latest(self.folder.path / CHECKPOINTS)
+        if saved:
+            if self._record.get(POLICY_ONLY):
+                kept = "holds networks to act with and nothing to learn on from"
+                raise SadqError(f"{saved.parent.parent} {kept}: save the agent without policy_only for that.")
+            record = checkpoint.read_record(saved)
+            self.origin, self.chunk = record["origin"], record["chunk"]
+        self.loop = self._made_loop()
         self.state = self.loop.start()
-        self.begun = True
         self._evaluations = Evaluations(self.environment.name, self.folder)
-        if saved is None and self.folder.path is not None:
-            saved = checkpoint.latest(self.folder.path / CHECKPOINTS)
+        counted: dict[str, Any] = {}
         if saved:
             meta, self.state, outside = restored(self.loop, self.state, saved)
             self.exact = self.loop.restore(self.state, outside) and meta["exact"]
             self.collect, self._earlier_compile_seconds = meta["collect"], meta["compile_seconds"]
             self._began -= meta["wall_seconds"]
+            counted = meta["rows"]
             if not self.exact:
                 self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
         elif self.config.model_from is not None:
             self.state = transfer.with_models_of(Path(self.config.model_from), self.state, self.loop.placement)
-        self.folder.cut_back(self.step if saved else -1)
+        self.folder.cut_back(self.step if saved else -1, counted)
         if not saved:
             self._evaluate()
+        self.begun = True
+
+    def _look_back(self) -> None:
+        """Say what differs from when the run began; data that changed would make of it a run of two halves."""
+        changed = changed_data(self.environment.name, self._record.get("data"), self.data)
+        if changed and self.folder.path is not None:
+            raise SadqError(changed)
+        for sentence in (filled_fields(self.folder.filled), changed):
+            if sentence:
+                self.warn(sentence)
+
+    def plan(self, steps: int) -> None:
+        """So many env steps of each member, in place of what the config says; before the run has begun."""
+        self.config = replace(self.config, steps=steps)
+        self.folder.rewrite(self.config, self.plans())
 
     def extend(self, steps: int) -> None:
         """Plan `steps` more env steps of each member, from where training stands now."""
+        config, before = replace(self.config, steps=self.step + steps), self.timetable.chunk
         self._evaluations.settle()
-        outside = self.loop.outside()
-        self.loop.close()
-        self.origin = self.collect
-        self.config = replace(self.config, steps=self.step + steps)
-        self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
-        self.loop.start()
-        self.loop.restore(self.state, outside)
+        self.folder.reopen()
+        self.origin, self.chunk, self.config = self.collect, before, config
+        if self.timetable.chunk == before:
+            self.loop.follow(hyper_of(config, self.origin))
+        else:
+            outside = self.loop.outside()
+            self._earlier_compile_seconds += self.loop.programs.compile_seconds
+            self.loop.close()
+            self.loop = self._made_loop()
+            self.loop.start()
+            self.loop.restore(self.state, outside)
+        if self.folder.path is not None:
+            self.save(self.folder)  # with the new origin, before the config says how far it is to go from there
+            self.folder.rewrite(self.config, self.plans())
+
+    def move(self, environment: Any) -> None:
+        """Go on in another environment that shows and takes the same, where episodes begin anew."""
+        resolved = resolve(environment)
+        check_same_spaces(self.environment, resolved)
+        self.environment, self._record = resolved, {}
+        self.config = replace(self.config, environment=resolved.name, environment_settings=())
+        if self.begun:
+            self._evaluations.settle()
+            self.loop.close()
+            before, self.loop = self.state, self._made_loop()
+            kept = {name: getattr(before, name) for name in ("learner", "replay", "sampler", "behaviour")}
+            self.state = self.loop.start()._replace(**kept)
+            self._evaluations = Evaluations(resolved.name, self.folder)
+        self.folder.rewrite(self.config, {"data": self.data})
+
+    def plans(self) -> dict[str, int]:
+        """How far the run goes, and how often it tells of itself, in env steps of a member."""
+        timetable, collect = self.timetable, self.config.collect
+        intervals = {"metrics_interval": timetable.chunk, "evaluation_interval": timetable.interval}
+        return {"steps": self.steps} | {name: collects * collect for name, collects in intervals.items()}
 
     def run(self, *callbacks: Callback) -> bool:
         """Go on to the end of the run; False if it was stopped before, in which case it was saved."""
-        saved_at = time.perf_counter()
-        with _interruptions() as interruptions:
+        saved_at, self.interrupted = time.perf_counter(), None
+        with interruptions() as signals:
             while self.step < self.steps:
                 progress = self._advance()
                 due = time.perf_counter() - saved_at >= self.config.checkpoint_seconds
                 answers = [callback(progress) for callback in callbacks]
-                stopped = bool(interruptions) or any(answer is False for answer in answers)
+                stopped = bool(signals) or any(answer is False for answer in answers)
                 if self.folder.path is not None and (due or stopped or self.step == self.steps):
-                    self.save(self.folder.path)
+                    self.save(self.folder)
                     saved_at = time.perf_counter()
                 if stopped and self.step < self.steps:
+                    self.interrupted = signals[0] if signals else None
                     break
             self._evaluations.settle()
         return self.step >= self.steps
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint to a run folder; it never outlives the evaluations before it."""
+    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Copies of the metrics and evaluations so far, the one under way included."""
         self._evaluations.settle()
-        meta = {"step": self.step, **self.seconds, "exact": self.exact}
+        return list(self.folder.metrics), list(self.folder.evaluations)
+
+    def save(self, folder: RunFolder, policy_only: bool = False) -> None:
+        """Write a checkpoint to a run folder; it never outlives the rows before it, which are on the disk first."""
+        assert folder.path is not None, "there is nowhere to write a checkpoint to"
+        self._evaluations.settle()
+        position = {"step": self.step, "origin": self.origin, "chunk": self.chunk}
+        meta = position | self.seconds | {"exact": self.exact, "rows": folder.settle()}
         # Cut on the host: a part of what lies on several devices would be put whole on each of them.
-        state = self.loop.placement.real(jax.tree.map(np.asarray, self.state))
-        checkpoint.save(folder / CHECKPOINTS, self.collect, state, self.loop.outside(), meta)
+        state = self.loop.placement.real(
+            jax.tree.map(np.asarray, _networks_of(self.state) if policy_only else self.state)
+        )
+        outside = {} if policy_only else self.loop.outside()
+        checkpoint.save(folder.path / CHECKPOINTS, self.collect, state, outside, meta)
 
     def describe(self) -> str:
         """What is about to run, and the memory that its replay will take."""
@@ -146,7 +239,7 @@ class Experiment:
 
     def result(self) -> dict[str, Any]:
         """The run in numbers, as `--json` prints it and result.json keeps it."""
-        members, seconds = self.members, self.seconds
+        members, seconds, diverged = self.members, self.seconds, diverged_at(self.state, len(self.members))
         trained = max(seconds["wall_seconds"] - seconds["compile_seconds"], 1e-9)
         return {
             "run": None if self.folder.path is None else str(self.folder.path),
@@ -156,13 +249,19 @@ class Experiment:
             **{name: round(spent, 3) for name, spent in seconds.items()},
             "steps_per_second": round(self.step * len(members) / trained, 1),
             "exact_resume": self.exact,
-            "members": [self._member_result(index, member) for index, member in enumerate(members)],
+            "members": [member_result(index, one, self.folder, diverged) for index, one in enumerate(members)],
         }
 
     def close(self) -> None:
-        if self.begun:
+        """Let go of processes, environments and folder, however far the run came."""
+        if hasattr(self, "_evaluations"):
             self._evaluations.abandon()
+        if hasattr(self, "loop"):
             self.loop.close()
+        self.folder.release()
+
+    def _made_loop(self) -> Loop:
+        return make_loop(self.config, self.environment, self.timetable.chunk, self.origin)
 
     def _advance(self) -> Progress:
         began, before = time.perf_counter(), self.step
@@ -171,9 +270,10 @@ class Experiment:
         seconds = time.perf_counter() - began
         self.collect += self.timetable.chunk
         rate = len(self.members) * (self.step - before) / seconds
-        rows = self._metric_rows(metrics, rate)
+        diverged = diverged_at(self.state, len(self.members))
+        rows = metric_rows(metrics, self.step, rate, diverged)
         self.folder.add_metrics(rows)
-        for (what, member), step in self._diverged_at().items():
+        for (what, member), step in diverged.items():
             if step > before:
                 self.warn(
                     f"Member {member} (seed {self.members[member]['seed']}) diverged at step {step}: the loss of its {what} "
@@ -185,71 +285,27 @@ class Experiment:
         mean_return = float(np.mean([np.mean(row["returns"]) for row in newest])) if newest else None
         return Progress(self.step, self.steps, mean_return, rate, rows)
 
-    def _metric_rows(self, metrics: dict[str, np.ndarray], rate: float) -> list[dict[str, Any]]:
-        """One row a member: the mean of every metric over the chunk's collects that have something to report.
-
-        What stays away before learning starts, or in slots that a pacing left out, is no number; but where a part of a
-        member diverged, a loss that is no number is what there is to report.
-        """
-        diverged = self._diverged_at()
-
-        def over_chunk(name: str, values: np.ndarray, member: int) -> float:
-            part = "model" if name.startswith("model_") else "values"
-            known = values if (part, member) in diverged else values[~np.isnan(values)]
-            return float(known.mean()) if known.size else math.nan
-
-        episodes, total = metrics.pop("episodes").sum(axis=1), metrics.pop("episode_return").sum(axis=1)
-        return [
-            {
-                "step": self.step,
-                "member": member,
-                "training_return": json_number(total[member] / count) if count else None,
-                "episodes": int(count),
-                **{
-                    name: json_number(over_chunk(name, values[member], member))
-                    for name, values in sorted(metrics.items())
-                },
-                "steps_per_second": round(rate, 1),
-            }
-            for member, count in enumerate(episodes)
-        ]
-
     def _evaluate(self) -> None:
         self._evaluations.begin(self.loop, self.state, self.collect, self.step)
-
-    def _diverged_at(self) -> dict[tuple[str, int], int]:
-        """("values" or "model", member) -> the env step at which it diverged."""
-        learner, found = self.state.learner, dict[tuple[str, int], int]()
-        for what, trained in (("values", learner.online), ("model", learner.model)):
-            steps = [] if trained is None else np.asarray(trained.diverged_at)[: len(self.members)].tolist()
-            found |= {(what, member): step for member, step in enumerate(steps) if step >= 0}
-        return found
-
-    def _member_result(self, index: int, member: dict[str, Any]) -> dict[str, Any]:
-        own = [row for row in self.folder.evaluations if row["member"] == index]
-        steps = np.array([row["step"] for row in own])
-        returns = np.array([[np.mean(row["returns"]) for row in own]])
-        diverged = self._diverged_at()
-        diverged_at, model_diverged_at = diverged.get(("values", index)), diverged.get(("model", index))
-        last: dict[str, Any] = next((row for row in reversed(self.folder.metrics) if row["member"] == index), {})
-        skipped = {"step", "member", "steps_per_second", "episodes", "alpha"}
-        return {
-            **member,
-            "status": "ok" if diverged_at is None else "diverged",
-            "diverged_at": diverged_at,
-            **({} if model_diverged_at is None else {"model_diverged_at": model_diverged_at}),
-            "final_return": float(final_return(returns)[0]),
-            "area_under_curve": float(area_under_curve(steps, returns)[0]),
-            **{name: own[-1][name] for name in ("overestimation", "measures") if name in own[-1]},
-            "effective_alpha": last.get("alpha"),
-            **{name: value for name, value in last.items() if name not in skipped},
-        }
 
 
 def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:
     """(meta, state, outside) of a checkpoint, given the state in which its loop starts."""
     meta, tensors, outside = checkpoint.load(saved)
+    if tensors and all(name.startswith(PARAMETERS) for name in tensors):  # to act with, and all else as at the start
+        networks = checkpoint.fill(_networks_of(fresh), tensors, saved, loop.placement.padded)
+        return meta, _with_networks(fresh, networks.learner.online.parameters), outside
     return meta, checkpoint.fill(fresh, tensors, saved, loop.placement.padded), outside
+
+
+def _networks_of(state: MemberState) -> MemberState:
+    """A state with nothing in it but the online networks."""
+    return _with_networks(jax.tree.map(lambda _: None, state), state.learner.online.parameters)
+
+
+def _with_networks(state: MemberState, networks: Any) -> MemberState:
+    online = state.learner.online._replace(parameters=networks)
+    return state._replace(learner=state.learner._replace(online=online))
 
 
 def create(
@@ -265,42 +321,23 @@ def create(
         transfer.check(Path(config.model_from), learner)
     experiment = Experiment(config, resolved)
     if path is not None:
-        timetable = experiment.timetable
-        about = {
-            "steps": experiment.steps,
-            "metrics_interval": timetable.chunk * config.collect,
-            "evaluation_interval": timetable.interval * config.collect,
+        about = experiment.plans() | {
             "exact_resume": getattr(resolved, "deterministic", None) is not False,
-            "data": resolved.provenance if isinstance(resolved, Environment) else {},
+            "data": experiment.data,
+            SPACES: spaces_of(resolved),
+            **(notes or {}),
         }
-        experiment.folder = RunFolder.create(path, config, experiment.members, about | dict(notes or {}))
+        experiment.folder = RunFolder.create(path, config, experiment.members, about)
     return experiment
 
 
-def reopen(path: Path, environment: Any = None) -> Experiment:
-    """A run begun earlier."""
-    folder, config, _ = RunFolder.open(path)
-    return Experiment(config, _resolved(config, environment), folder)
+def reopen(path: Path, environment: Any = None, trust: Collection[str] = ()) -> Experiment:
+    """A run begun earlier; `trust` names modules that the folder's environment may import."""
+    folder, config, record = RunFolder.open(path)
+    if environment is None:
+        check_trusted(config.environment, path, trust)
+    return Experiment(config, _resolved(config, environment), folder, _record=record)
 
 
 def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
     return resolve(config.environment, config.settings) if environment is None else resolve(environment)
-
-
-@contextlib.contextmanager
-def _interruptions() -> Iterator[list[int]]:
-    """Turns the first Ctrl-C (or SIGTERM) into a request to stop after the chunk; a second one stops at once."""
-    requests: list[int] = []
-
-    def handle(number: int, frame: Any) -> None:
-        if requests:
-            raise KeyboardInterrupt
-        requests.append(number)
-
-    in_main = threading.current_thread() is threading.main_thread()
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM) if in_main}
-    try:
-        yield requests
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

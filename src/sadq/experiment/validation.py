@@ -1,11 +1,11 @@
-"""What a config must satisfy as a whole to run; a choice's own settings are checked where it is made."""
+"""What a config must satisfy as a whole to run; types, and a choice's own settings, are checked where it is made."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sadq.agents import check_row
 from sadq.axes import axis_of
-from sadq.registry import at_least, not_negative, one_of, positive, require, share
+from sadq.registry import at_least, not_negative, positive, require, share, shown
 
 if TYPE_CHECKING:
     from sadq.experiment.config import Config
@@ -20,9 +20,9 @@ def refusals(config: "Config") -> Iterator[str]:
     if not config.seeds:
         yield "No seeds were given: a run needs at least one."
     if len(set(config.seeds)) < len(config.seeds):
-        yield f"A seed appears twice in {config.seeds}: give each one once."
+        yield f"A seed appears twice in {shown(config.seeds)}: give each one once."
     if not all(0 <= seed < 2**32 for seed in config.seeds):
-        yield f"Seeds {config.seeds} must lie in 0 ... 2^32 - 1."
+        yield f"Seeds {shown(config.seeds)} must lie in 0 ... 2^32 - 1."
     at_least(config, 1, "steps", "batch_size", "environments", "collect", "updates_per_collect", "buffer_size")
     at_least(config, 1, "evaluations", "evaluation_episodes")
     at_least(config, 1, "n_step", "target_update_interval", or_none=True)
@@ -32,16 +32,11 @@ def refusals(config: "Config") -> Iterator[str]:
     share(config, "discount", swept=True)
     not_negative(config, "checkpoint_seconds")
     positive(config, "soft_target_rate", "max_gradient_norm", or_none=True)
-    one_of(config, "learning_rate_schedule", "constant", "linear")
-    one_of(config, "target_update_unit", "steps", "updates")
-    one_of(config, "compute", "float32", "bfloat16")
-    for flag in ("dueling", "noisy"):
-        require(config, getattr(config, flag) in (None, True, False), flag, "must be True, False or None")
     require(config, (config.soft_target_rate or 0) <= 1, "soft_target_rate", "must be at most 1: a share of the way")
 
     for choice in config.adjusted:
         if axis_of(type(choice)) is None:
-            yield f"adjusted has {choice!r}, expected choices that are registered on an axis."
+            yield f"adjusted has {shown(choice)}, expected choices that are registered on an axis."
     kinds = [type(one).__name__ for one in config.adjusted]
     if len(set(kinds)) < len(kinds):
         yield f"adjusted = {', '.join(kinds)} has an entry twice: give each one once."

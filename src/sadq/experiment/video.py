@@ -13,7 +13,7 @@ from sadq.envs.atari.foresight import Foresight
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint
+from sadq.experiment import storage
 from sadq.exploration.situation import settled_values
 from sadq.learning.comparing import Comparison
 from sadq.learning.learner import Learner
@@ -107,5 +107,5 @@ def film(
     finally:
         play.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_atomically(path, draw(moments, title, names, path.suffix))
+    storage.write_atomically(path, draw(moments, title, names, path.suffix))
     return path

@@ -146,6 +146,9 @@ class HostLoop:
         self._seen = self._legal(*self.training.restore(outside))
         return self.training.exact_resume
 
+    def follow(self, hyper: Hyper) -> None:
+        self.hyper = self.placement.padded(hyper)
+
     def close(self) -> None:
         self.training.close()
         self.evaluation.close()

@@ -92,6 +92,9 @@ class Loop(Protocol):
     def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
         """Take up again from a checkpoint; whether that is exact."""
 
+    def follow(self, hyper: Hyper) -> None:
+        """Go on with other numbers of the same members, by the same programs."""
+
     def close(self) -> None:
         """Let go of environments and workers."""
 

@@ -186,6 +186,9 @@ class ScanLoop:
     def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
         return True
 
+    def follow(self, hyper: Hyper) -> None:
+        self.hyper = self.placement.padded(hyper)
+
     def close(self) -> None:
         pass
 

@@ -37,7 +37,7 @@ class SquadLoop:
     ):
         """`training` makes the environments of the members in a place."""
         ends = np.cumsum(sizes).tolist()
-        places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+        self._places = places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
         self.squads = [
             HostLoop(fleet, jax.tree.map(lambda leaf: leaf[place], hyper), collects, training(place), evaluation)
             for place in places
@@ -86,6 +86,11 @@ class SquadLoop:
             return self.squads[number].restore(state, own)
 
         return all(list(self._threads.map(restored, range(len(self.squads)))))
+
+    def follow(self, hyper: Hyper) -> None:
+        for squad, place in zip(self.squads, self._places, strict=True):
+            squad.follow(jax.tree.map(lambda leaf: leaf[place], hyper))
+        self._judge.follow(hyper)
 
     def close(self) -> None:
         for squad in self.squads:

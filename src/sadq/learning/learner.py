@@ -54,7 +54,7 @@ class Learner:
     collect_steps: int  # T: vector steps between two learning phases
     batch_size: int
     updates: int  # value updates per collect
-    total_steps: int  # env steps of the run, for the schedules that span it
+    total_steps: int  # env steps of the run, for the schedules that span it, where a member has no span of its own
     target_update: TargetUpdate
     optimiser: Optimiser = field(default_factory=Adam)
     ensemble: Single = field(default_factory=Single)
@@ -112,7 +112,8 @@ class Learner:
         """What holds for the updates after collect number `index`."""
         rows = (index + 1) * self.collect_steps
         step = rows * self.environments
-        progress = step / self.total_steps
+        begun, end = (0, self.total_steps) if hyper.span is None else (hyper.span[0], hyper.span[1])
+        progress = (step - begun) / (end - begun)
         rate = hyper.learning_rate * learning_rate_factor(progress, self.learning_rate_schedule)
         return Phase(hyper, index, rows, step, progress, rate)
 

@@ -21,6 +21,7 @@ class Hyper(NamedTuple):
     epsilon_end: Array
     epsilon_decay: Array
     actions: Array | None = None  # i32[]: how many of the fleet's actions this member has; None: all
+    span: Array | None = None  # i32[2]: env steps where this training began and ends; None: 0, and as the learner says
 
     def stream(self, name: str) -> Key:
         """The member's random stream for one purpose."""
@@ -43,7 +44,7 @@ class Phase(NamedTuple):
     collect: Array  # i32[]: its number
     rows: Array  # i32[]: written to the store so far
     step: Array  # i32[]: env steps of the member so far
-    progress: Array  # f32[]: the share of the run that is done
+    progress: Array  # f32[]: the share of this training that is done
     rate: Array  # f32[]: the learning rate
 
 

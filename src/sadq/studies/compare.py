@@ -15,9 +15,9 @@ import sadq
 from sadq.errors import SadqError
 from sadq.experiment import presets
 from sadq.experiment.build import resolve
-from sadq.experiment.checkpoint import write_json
 from sadq.experiment.config import Config
 from sadq.experiment.records import to_json
+from sadq.experiment.storage import write_json
 from sadq.report import stats
 from sadq.report.page import write_report
 from sadq.studies import sweep

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sadq.experiment.checkpoint import latest, replacing, write_atomically
+from sadq.experiment.checkpoint import latest
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, EVALUATIONS, METRICS, RESULT
+from sadq.experiment.storage import replacing, write_atomically
 
 SECONDS_BETWEEN_PUSHES = 15.0
 FILES = (CONFIG, METRICS, EVALUATIONS, RESULT)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sadq.envs.atari.spec import PREFIX
 from sadq.errors import SadqError
-from sadq.experiment.checkpoint import write_atomically
+from sadq.experiment.storage import write_atomically
 from sadq.report.page import write_report
 from sadq.studies import runtime, sweep, tables, theory
 from sadq.studies.arms import Arm, bases, parse_arms

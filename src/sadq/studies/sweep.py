@@ -14,6 +14,7 @@ from sadq.experiment.build import members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CONFIG, RunFolder
 from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.trust import module_of
 from sadq.studies.display import Display
 
 IMMATERIAL = ("workers", "checkpoint_seconds")
@@ -85,7 +86,9 @@ def carry_out(
 ) -> bool:
     """One fleet from the beginning or from its newest checkpoint; False if it was stopped before its end."""
     held = (path / CONFIG).exists()
-    experiment = reopen(path, environment) if held else create(config, path, environment, notes)
+    # The folder holds the run of a config that was asked for just now, so what that names is trusted.
+    trust = [module_of(config.environment)]
+    experiment = reopen(path, environment, trust) if held else create(config, path, environment, notes)
     try:
         experiment.warn = lambda sentence: Display.say(f"{path.name}: {sentence}")
         experiment.begin()

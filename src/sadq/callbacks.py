@@ -1,0 +1,105 @@
+"""Callbacks for `SADQ.learn`, alone or in a list: the best agent kept, an early end, checkpoints, videos, loggers.
+
+A callback is a function of a `Progress`, called after every chunk, whose False ends the training. One that has `begin` is
+given the agent first, and `end` is called at last, however the training ended.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sadq.errors import SadqError
+from sadq.experiment.loggers import CSV, Logger, TensorBoard, WeightsAndBiases
+from sadq.experiment.run import Progress
+from sadq.experiment.video import check_video
+
+__all__ = ["CSV", "BestModel", "Checkpoints", "EarlyStopping", "Logger", "TensorBoard", "Video", "WeightsAndBiases"]
+
+
+class _Evaluated:
+    """What looks at evaluations: each of them once, as soon as it was made."""
+
+    def begin(self, model: Any) -> None:
+        self.model, self._seen = model, -1
+
+    def _newest(self) -> float | None:
+        """The mean return over the members, where there is an evaluation that was not looked at yet."""
+        _, rows = self.model._begun().rows()
+        step = rows[-1]["step"] if rows else -1
+        if step <= self._seen:
+            return None
+        self._seen = step
+        return float(np.mean([np.mean(row["returns"]) for row in rows if row["step"] == step]))
+
+
+class BestModel(_Evaluated):
+    """Saves the agent whenever an evaluation was better than all before, members taken together."""
+
+    def __init__(self, path: str | Path, policy_only: bool = True):
+        self.path, self.policy_only, self.best = Path(path), policy_only, -math.inf
+
+    def __call__(self, progress: Progress) -> None:
+        newest = self._newest()
+        if newest is not None and newest > self.best:
+            self.best = newest
+            self.model.save(self.path, policy_only=self.policy_only)
+
+
+class EarlyStopping(_Evaluated):
+    """Ends the training at a mean return of `threshold`, or after `patience` evaluations none of which was the best."""
+
+    def __init__(self, threshold: float | None = None, patience: int | None = None):
+        if threshold is None and patience is None:
+            raise SadqError("EarlyStopping was given neither threshold nor patience: give one of them.")
+        self.threshold, self.patience, self.best, self.since = threshold, patience, -math.inf, 0
+
+    def __call__(self, progress: Progress) -> bool | None:
+        newest = self._newest()
+        if newest is None:
+            return None
+        self.since = 0 if newest > self.best else self.since + 1
+        self.best = max(self.best, newest)
+        enough = self.threshold is not None and newest >= self.threshold
+        return not (enough or (self.patience is not None and self.since >= self.patience))
+
+
+class _Every:
+    """What is due every so many env steps of a member."""
+
+    def __init__(self, path: str | Path, every: int):
+        if not isinstance(every, int) or every < 1:
+            raise SadqError(f"{type(self).__name__}: every = {every!r} must be a whole number of env steps.")
+        self.path, self.every = Path(path), every
+
+    def begin(self, model: Any) -> None:
+        self.model, self._due = model, (model.num_timesteps // self.every + 1) * self.every
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.step >= self._due:
+            self._due = (progress.step // self.every + 1) * self.every
+            self.act(progress.step)
+
+    def act(self, step: int) -> None:
+        """What is due."""
+        raise NotImplementedError(f"{type(self).__name__} has no `act`.")
+
+
+class Checkpoints(_Every):
+    """Saves the agent every so many env steps, in a folder for each: path/000050000."""
+
+    def act(self, step: int) -> None:
+        self.model.save(self.path / f"{step:09d}")
+
+
+class Video(_Every):
+    """Films an episode of the first member every so many env steps: path/000050000.gif."""
+
+    def begin(self, model: Any) -> None:
+        super().begin(model)
+        # What cannot be drawn is said before anything is learned.
+        check_video(model._begun().environment, self.path / "episode.gif")
+
+    def act(self, step: int) -> None:
+        self.model.film(self.path / f"{step:09d}.gif")

@@ -1,0 +1,100 @@
+"""What a user gives in Python, as what is worked with: an argument in any sensible form, or the sentence that refuses it."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sadq.errors import SadqError
+from sadq.registry import fitted, shown
+
+MOST_SEEDS = 100_000
+
+
+def seeds_of(given: Any) -> tuple[int, ...]:
+    """Seeds from a list of them, or from how many there are to be."""
+    try:
+        return fitted(given, tuple[int, ...])
+    except TypeError:
+        expected = f"seeds = {{}} must be how many, from 1 to {MOST_SEEDS:,}, or a list of whole numbers."
+        return tuple(range(whole(given, expected, 1, MOST_SEEDS)))
+
+
+def whole(given: Any, sentence: str, smallest: int, largest: int | None = None) -> int:
+    """A whole number within bounds, or the sentence with what was given instead."""
+    with contextlib.suppress(TypeError):
+        number = fitted(given, int)
+        if smallest <= number and (largest is None or number <= largest):
+            return number
+    raise SadqError(sentence.format(shown(given)))
+
+
+def text(name: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise SadqError(f"{name} = {shown(given)} must be a text: the name of one.")
+    return given
+
+
+def path_of(given: Any) -> Path:
+    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
+        raise SadqError(f"{shown(given)} is no path: give the name of a folder.")
+    return Path(given)
+
+
+def callbacks_of(given: Any) -> list[Any]:
+    """Callbacks from one, several or none."""
+    several = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    for one in several:
+        if not callable(one):
+            raise SadqError(f"callback = {shown(one)} must be a function that takes a `Progress`, or a list of such.")
+    return several
+
+
+@contextlib.contextmanager
+def following(callbacks: list[Any], source: Any) -> Iterator[None]:
+    """Tells callbacks that want to know whom they follow, and that it is over, however that came."""
+    begun = []
+    try:
+        for callback in callbacks:
+            if hasattr(callback, "begin"):
+                callback.begin(source)
+            begun.append(callback)
+        yield
+    finally:
+        for callback in begun:
+            if hasattr(callback, "end"):
+                callback.end()
+
+
+def observations_of(given: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, bool]:
+    """(observations [n, *shape], whether it was one and not a batch)."""
+    array, expected = _numbers(given), f"{shape} or (n, {', '.join(map(str, shape))})"
+    if array is None:
+        raise SadqError(f"Cannot act on {shown(given)}: expected an array of numbers of shape {expected}.")
+    if shape not in (array.shape, array.shape[1:]):
+        raise SadqError(f"Cannot act on an observation of shape {array.shape}: expected {expected}.")
+    return array.reshape(-1, *shape).astype(dtype), array.shape == shape
+
+
+def masks_of(given: Any, actions: int, single: bool, count: int) -> np.ndarray:
+    """Legal actions bool[n, A], refused where they are of another size or allow nothing."""
+    masks, expected = _numbers(given), ((actions,), (1, actions)) if single else ((count, actions),)
+    if masks is None or masks.shape not in expected or masks.dtype.kind not in "biu":
+        found = shown(given) if masks is None else f"of shape {masks.shape} and type {masks.dtype}"
+        raise SadqError(f"action_masks are {found}: expected booleans of shape {expected[0]}.")
+    masks = masks.astype(bool).reshape(-1, actions)
+    if not masks.any(axis=1).all():
+        raise SadqError("action_masks allow no action at all for an observation: expected one at least.")
+    return masks
+
+
+def _numbers(given: Any) -> np.ndarray | None:
+    """An array of numbers; None where it is something else."""
+    try:
+        array = np.asarray(given)
+    except Exception:  # rows of different lengths, or whatever an object of the user's raises
+        return None
+    return array if array.dtype.kind in "fbiu" else None

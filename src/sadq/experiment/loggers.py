@@ -1,0 +1,163 @@
+"""What a run measures, for other programs to show: plain CSV, TensorBoard, Weights & Biases."""
+
+import csv
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from sadq.errors import SadqError
+from sadq.experiment.folder import LOGS
+
+Row = dict[str, Any]
+
+
+class Source(Protocol):
+    """Whoever trains: an agent, or an experiment."""
+
+    @property
+    def metrics(self) -> list[Row]: ...
+
+    @property
+    def evaluations(self) -> list[Row]: ...
+
+
+class Logger:
+    """A callback that passes on every new row, its numbers by name; `begin` and `end` enclose a training."""
+
+    def begin(self, source: Source) -> None:
+        """Follow this training, from the rows after those that are there; the evaluation at its very start is new."""
+        self._source = source
+        self._told = {name: len(rows) if _last(rows) > 0 else 0 for name, rows in self._rows().items()}
+
+    def __call__(self, progress: Any) -> None:
+        for kind, rows in self._rows().items():
+            new, self._told[kind] = rows[self._told[kind] :], len(rows)
+            for row in new:
+                self.write(kind, row["step"], row["member"], _numbers(row))
+
+    def end(self) -> None:
+        self(None)
+        self.close()
+
+    def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
+        """One row of `kind` "metrics" or "evaluations"."""
+        raise NotImplementedError(f"{type(self).__name__} has no `write`: a logger passes rows on by it.")
+
+    def close(self) -> None:
+        """All rows were written."""
+
+    def _rows(self) -> dict[str, list[Row]]:
+        return {"metrics": self._source.metrics, "evaluations": self._source.evaluations}
+
+
+def _last(rows: list[Row]) -> int:
+    return rows[-1]["step"] if rows else 0
+
+
+def _numbers(row: Row) -> dict[str, float]:
+    """The numbers of a row by name: a list by its mean, what an environment measures beside returns by its own name."""
+    plain = {f"measures.{name}": value for name, value in (row.get("measures") or {}).items()} | row
+    named = {"returns": "mean_return", "lengths": "mean_length"}
+    found = {
+        named.get(name, name): float(np.mean(value)) if isinstance(value, list) else value
+        for name, value in plain.items()
+        if name not in ("step", "member", "measures")
+    }
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+class CSV(Logger):
+    """metrics.csv and evaluations.csv in a folder, a line for every member and interval; lines are added to."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self._files: dict[str, Any] = {}
+        self._columns: dict[str, list[str]] = {}
+
+    def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
+        if kind not in self._files:
+            self._open(kind, ["step", "member", *numbers])
+        values = {"step": step, "member": member} | numbers
+        csv.writer(self._files[kind]).writerow([values.get(name, "") for name in self._columns[kind]])
+        self._files[kind].flush()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _open(self, kind: str, columns: list[str]) -> None:
+        path = self.path / f"{kind}.csv"
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if path.exists() and path.stat().st_size:
+                with open(path, newline="") as file:
+                    columns = next(csv.reader(file))
+            self._files[kind], self._columns[kind] = open(path, "a", newline=""), columns  # noqa: SIM115
+            if self._files[kind].tell() == 0:
+                csv.writer(self._files[kind]).writerow(columns)
+        except OSError as error:
+            raise SadqError(f"Cannot log to {path}: {error.strerror}; give another folder.") from error
+
+
+class TensorBoard(Logger):
+    """Event files in a folder that `tensorboard --logdir` shows, a run for every member (extra `tensorboard`)."""
+
+    def __init__(self, path: str | Path):
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError as error:
+            raise SadqError("Logging to TensorBoard needs it installed: pip install 'sadq[tensorboard]'.") from error
+        self.path, self._event, self._summary = Path(path), Event, Summary
+        self._make: Callable[[str], Any] = EventFileWriter
+        self._writers: dict[int, Any] = {}
+
+    def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
+        if member not in self._writers:
+            self._writers[member] = self._make(str(self.path / f"member-{member}"))
+        values = [self._summary.Value(tag=f"{kind}/{name}", simple_value=value) for name, value in numbers.items()]
+        event = self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
+        self._writers[member].add_event(event)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+class WeightsAndBiases(Logger):
+    """A run of Weights & Biases (extra `wandb`); `settings` are those of `wandb.init`, for instance `mode="offline"`."""
+
+    def __init__(self, project: str = "sadq", **settings: Any):
+        try:
+            import wandb
+        except ImportError as error:
+            raise SadqError("Logging to Weights & Biases needs it installed: pip install 'sadq[wandb]'.") from error
+        self._make: Callable[[], Any] = lambda: wandb.init(project=project, **settings)
+        self._run: Any = None
+
+    def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
+        if self._run is None:
+            self._run = self._make()
+        # With a step of its own: evaluations, made beside training, may come after later metrics.
+        self._run.log({f"member-{member}/{kind}/{name}": value for name, value in numbers.items()} | {"env_step": step})
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+
+def logger_of(name: str, folder: Path, config: dict[str, Any] | None = None) -> Logger:
+    """A logger by its name on the command line, writing below a run's folder."""
+    if name == "csv":
+        return CSV(folder / LOGS / "csv")
+    if name == "tensorboard":
+        return TensorBoard(folder / LOGS / "tensorboard")
+    (folder / LOGS).mkdir(parents=True, exist_ok=True)
+    return WeightsAndBiases(name=folder.name, dir=str(folder / LOGS), config=config)

@@ -1,0 +1,150 @@
+"""A saved agent as far as acting needs it: networks and shapes, without its environment, replay or compiled loop."""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sadq.envs.base import Environment
+from sadq.envs.contract import HostSpec
+from sadq.envs.registry import list_environments
+from sadq.errors import SadqError
+from sadq.experiment import checkpoint
+from sadq.experiment.build import hyper_of, make_learner, members_of, resolve
+from sadq.experiment.config import Config
+from sadq.experiment.folder import CHECKPOINTS, RunFolder
+from sadq.experiment.trust import check_trusted
+from sadq.types import PyTree
+
+PARAMETERS = ".learner.online.parameters"
+SPACES, POLICY_ONLY = "spaces", "policy_only"
+"""Of a config.json: what an environment shows and takes; whether the checkpoint holds no more than networks."""
+
+
+def spaces_of(environment: Any) -> dict[str, Any]:
+    """What an environment shows and takes, as JSON for a run's record."""
+    return {
+        "observation_shape": list(environment.observation_shape),
+        "observation_dtype": np.dtype(environment.observation_dtype).name,
+        "action_count": environment.action_count,
+        "action_start": getattr(environment, "action_start", 0),
+        "has_masks": environment.has_masks,
+        "native": isinstance(environment, Environment),
+    }
+
+
+@dataclass
+class Stored:
+    """The newest checkpoint of a folder."""
+
+    path: Path
+    saved: Path
+    folder: RunFolder  # with the rows up to the checkpoint; not to be written to, for its run may still be going
+    config: Config
+    environment: Environment | HostSpec
+    step: int
+    parameters: PyTree  # of the online networks, [M] on every leaf
+    unknown_masks: bool = False  # whether only the environment, which is not here, could tell what is legal
+    given: Any = None  # the environment that its user gave, if any
+    trust: Collection[str] = ()
+
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        return members_of(self.config)
+
+    @classmethod
+    def open(cls, path: Path, environment: Any = None, trust: Collection[str] = ()) -> "Stored":
+        folder, config, record = RunFolder.open(path)
+        saved = checkpoint.latest(path / CHECKPOINTS)
+        if saved is None:
+            raise SadqError(f"{path} has no checkpoint: give the folder of a saved agent or of a run that has one.")
+        meta, tensors, _ = checkpoint.load(saved)
+        known: Environment | HostSpec | None = _recorded(config.environment, record)
+        masked = known is not None and known.has_masks and record[SPACES].get("native") is True
+        if environment is not None:
+            before, known = known, resolve(environment)
+            if before is not None:
+                check_same_spaces(before, known)
+        elif known is None or (known.has_masks and _is_native(config.environment)):
+            check_trusted(config.environment, path, trust)
+            known = resolve(config.environment, config.settings)
+        folder.path = None
+        folder.cut_back(meta["step"])
+        parameters = {
+            name.removeprefix(PARAMETERS): leaf for name, leaf in tensors.items() if name.startswith(PARAMETERS)
+        }
+        template = _template(config, known)
+        networks = checkpoint.fill(template, parameters, saved)
+        unknown = masked and not isinstance(known, Environment)
+        return cls(path, saved, folder, config, known, meta["step"], networks, unknown, environment, trust)
+
+    def move(self, environment: Any) -> None:
+        """Another environment to learn on in."""
+        known = resolve(environment)
+        check_same_spaces(self.environment, known)
+        self.given, self.environment, self.unknown_masks = environment, known, False
+
+    def taken_up(self, reopened: Callable[[], Any]) -> Any:
+        """What `reopened` makes of the folder, an experiment with these rows that writes to no folder."""
+        if not self.saved.exists():
+            raise SadqError(f"{self.path} has gone on since it was loaded, and its checkpoint is gone: load it again.")
+        if self.given is None:
+            check_trusted(self.config.environment, self.path, self.trust)
+        try:
+            experiment = reopened()
+        except SadqError as error:
+            if self.given is not None:
+                raise
+            how = "with SADQ.load(path, env=...) or set_env"
+            raise SadqError(f"To learn on, give this agent its environment, {how}: {error}") from error
+        experiment.folder = self.folder
+        return experiment
+
+
+def check_same_spaces(before: Any, after: Any) -> None:
+    """Refuse an environment that shows or takes something else than the one in whose place it is to be."""
+    old, new = spaces_of(before), spaces_of(after)
+    for name in ("observation_shape", "observation_dtype", "action_count", "has_masks"):
+        if old[name] != new[name]:
+            told = f"{name} {new[name]}, but this agent was made for {old[name]}"
+            raise SadqError(f"environment {after.name} has {told}: give one with the same spaces.")
+
+
+def _recorded(name: str, record: dict[str, Any]) -> HostSpec | None:
+    """The environment of a record that tells its spaces: one that can be acted in, but not made."""
+    spaces = record.get(SPACES)
+    if spaces is None:
+        return None
+
+    def absent() -> Any:
+        raise SadqError(f"environment {name} is not here: give it, as in SADQ.load(path, env=...) or set_env.")
+
+    try:
+        shape = tuple(int(size) for size in spaces["observation_shape"])
+        dtype: Any = {"uint8": np.dtype(np.uint8), "float32": np.dtype(np.float32)}[spaces["observation_dtype"]]
+        actions, start, masks = int(spaces["action_count"]), int(spaces["action_start"]), bool(spaces["has_masks"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise SadqError(
+            f"The spaces of environment {name} in its config.json are damaged: give it with env=."
+        ) from error
+    if min((*shape, actions)) < 1 or not shape:
+        raise SadqError(f"The spaces of environment {name} in its config.json are damaged: give it with env=.")
+    return HostSpec(name, absent, shape, dtype, actions, None, masks, start)
+
+
+def _is_native(name: str) -> bool:
+    return name in list_environments() or re.fullmatch(r"BitFlip-\d+", name) is not None
+
+
+def _template(config: Config, environment: Environment | HostSpec) -> PyTree:
+    """The shapes of all members' networks."""
+    learner = make_learner(config, environment)
+    one = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
+    shapes = jax.eval_shape(lambda own: learner.init(own).online.parameters, one)
+    count = len(members_of(config))
+    return jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
