@@ -116,6 +116,7 @@ class CityFlow(Environment):
             "engine": "native",
             "lane_change": False,
             "vehicles": len(self.departures.flow),
+            "flows_left_out": len(self.network.left_out),
             "capacity": self.slots,
         }
 

@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
-from sadq.errors import SadqError
-
 
 @dataclasses.dataclass(frozen=True)
 class RoadGraph:
@@ -30,17 +28,19 @@ class LinkGraph:
         return [link for link in self.links_of[lane] if self.road_of[self.end_of[link]] == road]
 
 
-def fill(graph: RoadGraph, anchors: Sequence[int], where: str) -> tuple[int, ...]:
-    """All roads of a route that passes the anchors in order, each stretch by the shortest length."""
+def fill(shortest: "ShortestWays", anchors: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """(all roads of a route that passes the anchors in order, each stretch by the shortest length; None).
+
+    Where no way leads from one anchor to the next, these two roads come instead of None.
+    """
     route = [anchors[0]]
     for start, end in zip(anchors, anchors[1:], strict=False):
         if start != end:
-            stretch = _shortest(graph, start, end)
+            stretch = shortest.between(start, end)
             if not stretch:
-                names = graph.names[start], graph.names[end]
-                raise SadqError(f"{where}: no way leads from the road {names[0]!r} to {names[1]!r}; mend the route.")
+                return (), (start, end)
             route += stretch
-    return tuple(route)
+    return tuple(route), None
 
 
 def first_lanes(graph: RoadGraph, links: LinkGraph, route: Sequence[int]) -> list[int]:
@@ -65,30 +65,51 @@ def follow(links: LinkGraph, route: Sequence[int], lane: int) -> Iterator[tuple[
         yield link, lane
 
 
-def _shortest(graph: RoadGraph, start: int, end: int) -> list[int]:
-    distance, came_from, done = {start: 0.0}, dict[int, int](), set[int]()
-    heap = _Heap()
-    heap.push((start, 0.0))
-    while heap.entries:
-        road = heap.entries[0][0]
-        if road == end:
-            break
-        heap.pop()
-        if road in done:
-            continue
-        done.add(road)
-        for following in graph.after[road]:
-            reached = distance[road] + graph.lengths[following]
-            if following not in distance or reached < distance[following]:
-                came_from[following] = road
-                distance[following] = reached
-                heap.push((following, reached))
-    else:
-        return []
-    path = [end]
-    while (road := came_from[path[-1]]) != start:
-        path.append(road)
-    return path[::-1]
+class ShortestWays:
+    """Shortest ways on a graph. The search from each road is kept, and goes on where a later question needs more."""
+
+    def __init__(self, graph: RoadGraph) -> None:
+        self._graph = graph
+        self._searches: dict[int, _Search] = {}
+
+    def between(self, start: int, end: int) -> list[int]:
+        """The roads after `start` up to `end`; none where no way leads there."""
+        if start not in self._searches:
+            self._searches[start] = _Search(self._graph, start)
+        came_from = self._searches[start].reach(end)
+        if came_from is None:
+            return []
+        path = [end]
+        while (road := came_from[path[-1]]) != start:
+            path.append(road)
+        return path[::-1]
+
+
+class _Search:
+    """Dijkstra's search from one road. What it has settled does not depend on where it was asked to stop."""
+
+    def __init__(self, graph: RoadGraph, start: int) -> None:
+        self._graph = graph
+        self._distance, self._came_from, self._done = {start: 0.0}, dict[int, int](), set[int]()
+        self._heap = _Heap()
+        self._heap.push((start, 0.0))
+
+    def reach(self, end: int) -> dict[int, int] | None:
+        """By which road each road was come to, with `end` and all before it settled; None: it cannot be reached."""
+        heap, distance = self._heap, self._distance
+        while end not in self._done and heap.entries:
+            road = heap.entries[0][0]
+            heap.pop()
+            if road in self._done:
+                continue
+            self._done.add(road)
+            for following in self._graph.after[road]:
+                reached = distance[road] + self._graph.lengths[following]
+                if following not in distance or reached < distance[following]:
+                    self._came_from[following] = road
+                    distance[following] = reached
+                    heap.push((following, reached))
+        return self._came_from if end in self._done else None
 
 
 class _Heap:
