@@ -236,16 +236,19 @@ def make(
 
 
 def default_capacity(environment: CityFlow) -> int:
-    """Room for a jam on all lanes that lead to a signal, at the mean spacing of the demand, and for a quarter more.
+    """Room for all vehicles of an episode, or, where that is less, for a jam on all lanes that lead to a signal.
 
-    On generated grids four fifths of such a jam are enough, since each green keeps some lanes moving: the paper's grid
-    has room for 1,244 then, and held at most 879 after any decision of the policies here.
+    The jam is one at the mean spacing of the demand, and a quarter more. On generated grids four fifths of it are
+    enough, since each green keeps some lanes moving: the paper's grid has room for 1,244 then, and held at most 879
+    after any decision of the policies here.
     """
     network, lanes = environment.network, np.concatenate(environment.control.incoming)
-    rates = np.array([1 / flow.interval for flow in network.scenario.flows])
-    spacings = [flow.vehicle.length + flow.vehicle.min_gap for flow in network.scenario.flows]
+    flows = [flow for index, flow in enumerate(network.scenario.flows) if index not in network.left_out]
+    rates = np.array([1 / flow.interval for flow in flows])
+    spacings = [flow.vehicle.length + flow.vehicle.min_gap for flow in flows]
     jam = network.length[lanes].sum() * rates.sum() / (rates @ spacings)
-    return math.ceil(jam * (0.8 if isinstance(environment.scenario, Grid) else 1.25)) + 16
+    jammed = math.ceil(jam * (0.8 if isinstance(environment.scenario, Grid) else 1.25)) + 16
+    return min(jammed, len(environment.departures.flow))
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from sadq.envs.cityflow.arrays import bit_words, pack, put, ranks, stored, take
@@ -28,7 +29,7 @@ def move(
     lists: Lists,
     wished: Array,
 ) -> tuple[Vehicles, Lists, Ended, Array]:
-    """Drive every vehicle at its new speed; the last value says that more than `mover_count` changed drivables."""
+    """Drive every vehicle at its new speed; the last value says how many changed drivables."""
     old = vehicles.speed
     stops = wished < 0
     brake = of_kind(tables.kinds.brake, kind_of(vehicles.traits, sizes), old.dtype)
@@ -63,7 +64,7 @@ def move(
     lists = lists._replace(
         free=put(lists.free, free_at, movers), free_count=lists.free_count + jnp.sum(ended, dtype=jnp.int32)
     )
-    return vehicles, lists, Ended(ended, take(vehicles.trip, movers)), count > mover_count
+    return vehicles, lists, Ended(ended, take(vehicles.trip, movers)), count
 
 
 def _at_place(
@@ -106,17 +107,13 @@ def _arrive(
     """Line the movers up at their new drivables, behind those already there; of several, the furthest first."""
     nobody, nowhere = vehicles.nobody, sizes.drivables + 1
     index = jnp.arange(len(movers), dtype=jnp.int32)
-    arrives = (movers != nobody) & (goal < sizes.drivables)
-    group = jnp.where(arrives, goal, -1 - index)  # equal only for two that arrive on the same drivable
-    # Entry [j, i] asks about j for i: whether it comes to the same drivable, and lines up before i.
-    together = group[:, None] == group
-    further = (distance[:, None] > distance) | ((distance[:, None] == distance) & (index[:, None] < index))
-    rank = jnp.sum(together & further, axis=0, dtype=jnp.int32)
-    size = jnp.sum(together, axis=0, dtype=jnp.int32)
-    before = jnp.sum(jnp.where(together & (rank[:, None] == rank - 1), movers[:, None], 0), axis=0, dtype=jnp.int32)
-    is_first, is_last = arrives & (rank == 0), arrives & (rank == size - 1)
+    group = jnp.where(movers == nobody, sizes.drivables, goal)  # of those who arrive nowhere
+    goal, _, order = jax.lax.sort((group, -distance, index), num_keys=2)
+    movers, arrives = take(movers, order), goal < sizes.drivables
+    joins = jnp.append(False, goal[1:] == goal[:-1])  # the one before it in the order, on the same drivable
+    is_first, is_last = arrives & ~joins, arrives & ~jnp.append(joins[1:], False)
     last = take(lists.tail, goal)
-    leader = jnp.where(arrives, jnp.where(rank == 0, last, before), nobody)
+    leader = jnp.where(arrives, jnp.where(joins, jnp.roll(movers, 1), last), nobody)
     follower = put(vehicles.follower, movers, jnp.full_like(movers, nobody))
     vehicles = vehicles._replace(
         leader=put(vehicles.leader, movers, leader),

@@ -257,8 +257,10 @@ def _crossings(full: list[_Link], used: np.ndarray) -> Crossings:
     new_number = {int(old): new for new, old in enumerate(used)}
     by_link: list[list[tuple[float, int, int]]] = [[] for _ in full]  # distance, other link, crossing
     crossing_count = 0
-    for signal in sorted({link.signal for link in full}):
-        members = [index for index, link in enumerate(full) if link.signal == signal]
+    of_signal: dict[int, list[int]] = {}
+    for index, link in enumerate(full):
+        of_signal.setdefault(link.signal, []).append(index)
+    for members in of_signal.values():
         for crossing in geometry.crossings([full[index].points for index in members]):
             first, second = members[crossing.first], members[crossing.second]
             by_link[first].append((crossing.on_first, second, crossing_count))
