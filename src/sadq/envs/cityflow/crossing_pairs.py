@@ -5,6 +5,7 @@ What a CPU wants of a large net, where nearly all crossings are empty; `intersec
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from sadq.envs.cityflow.arrays import bit_words, lower, pack, put, repeat, stored, take
@@ -119,11 +120,9 @@ def _chunk(
         does, distance, whom = _pairs(tables, sizes, interval, known, one, take(cells.reshape(-1), index))
         return start + chunk, count, _noted(result, one.slot, exists & does, index // chunk, distance, whom)
 
-    begin, constants = (jnp.int32(0), jnp.int32(0), result), (known, asking, cells, words, interval)
-    total = jnp.sum(jnp.bitwise_count(words), dtype=jnp.int32)
-    (_, _, result), _ = repeat(
-        pairs, lambda carry: carry[0] < carry[1], constants, (begin[0], total, result), len(tables.crossing_distance)
-    )
+    begin = jnp.int32(0), jnp.sum(jax.lax.population_count(words), dtype=jnp.int32), result
+    constants, rounds = (known, asking, cells, words, interval), len(tables.crossing_distance)
+    (_, _, result), _ = repeat(pairs, lambda carry: carry[0] < carry[1], constants, begin, rounds)
     return result
 
 
@@ -211,4 +210,5 @@ def _announced(tables: Tables, sizes: Sizes, known: Known, link: Array, crossing
     front, length = stored(take(vehicles.distance, last), lengths(last))
     beyond = size - crossing
     knows = ((flags & _LAST) != 0) & (last != nobody) & (beyond + (front - length) < 0)
-    return stored(jnp.where(knows, last, slot), jnp.where(knows, -(front + beyond), distance))
+    slot, distance = stored(jnp.where(knows, last, slot), jnp.where(knows, -(front + beyond), distance))
+    return slot, distance

@@ -60,7 +60,7 @@ class Frame(NamedTuple):
     """All of a simulator that is no array."""
 
     slots: int
-    movers: int
+    movers: tuple[int, int]
     by_pairs: bool
     chunk: int
     dtype: jnp.dtype
@@ -72,13 +72,13 @@ class Frame(NamedTuple):
 class Simulator:
     """A network compiled to constants, for `capacity` vehicles inside the net at once.
 
-    At most `movers` vehicles may change drivables in one step. Vehicles that may have to yield are looked at `chunk` at
-    a time, as many times as it takes: `by_pairs` with those that they may have to let through, which is for CPUs, or
-    with all crossings at once. Both give the same.
+    At most `movers` vehicles may change drivables in one step: on a CPU all of them, where few are cheaper only while
+    they are few. Vehicles that may have to yield are looked at `chunk` at a time, as many times as it takes: `by_pairs`
+    with those that they may have to let through, which is for CPUs, or with all crossings at once. Both give the same.
     """
 
     slots: int
-    movers: int
+    movers: tuple[int, int]
     by_pairs: bool
     chunk: int
     dtype: jnp.dtype
@@ -96,7 +96,8 @@ class Simulator:
         dtype: jnp.dtype = jnp.float32,
     ) -> None:
         self.slots = -(-(capacity + 1) // 32) * 32
-        self.movers = min(self.slots, movers or max(64, self.slots // 8))
+        most = movers or (self.slots if on_cpu() else max(64, self.slots // 4))
+        self.movers = min(most, max(64, self.slots // 16)), min(most, self.slots)
         self.by_pairs = on_cpu() if by_pairs is None else by_pairs
         self.chunk = min(self.slots, chunk or (_chunk(self.slots) if on_cpu() else self.slots))
         self.dtype = jnp.dtype(dtype)
@@ -178,22 +179,19 @@ class Simulator:
         interval = self._interval(state)
         speed, blocker, overfull = self._speeds(vehicles, lists, entrance, green, interval)
         vehicles = vehicles._replace(blocker=blocker)
-        vehicles, lists, ended, moved = move(
-            self.tables, self.sizes, interval, self.movers, state.time, vehicles, lists, speed
-        )
-        travelled = jnp.where(ended.mask, state.time - take(demand.created, ended.trip), 0)
+        moved = move(self.tables, self.sizes, interval, self.movers, demand, state.time, vehicles, lists, speed)
         return state._replace(
             time=state.time + 1,
-            vehicles=vehicles,
-            lists=lists,
+            vehicles=moved.vehicles,
+            lists=moved.lists,
             queue=queue,
-            finished=state.finished + jnp.sum(ended.mask, dtype=jnp.int32),
-            finished_steps=state.finished_steps + jnp.sum(travelled, dtype=jnp.int32),
+            finished=state.finished + moved.finished,
+            finished_steps=state.finished_steps + moved.finished_steps,
             fault=state.fault
             | (refused > 0) * NO_SLOT
-            | (moved > self.movers) * TOO_MANY_MOVERS
+            | (moved.changed > self.movers[1]) * TOO_MANY_MOVERS
             | overfull * LINK_OVERFULL,
-            lacking=jnp.maximum(state.lacking, jnp.stack([refused, moved - self.movers])),
+            lacking=jnp.maximum(state.lacking, jnp.stack([refused, moved.changed - self.movers[1]])),
         )
 
     def _interval(self, state: State) -> Number:
@@ -360,4 +358,5 @@ class Simulator:
 
 
 def _chunk(slots: int) -> int:
-    return 32
+    """Of vehicles that may have to yield: about as many as there are in a step, for each chunk has a price of its own."""
+    return max(32, slots // 16 // 32 * 32)

@@ -8,12 +8,16 @@ _SIGNIFICANT = 17  # digits of a fraction that count; the first digit before the
 _SHORT = 15  # digits that never reach beyond `_EXACT`: both ways of reading agree on them
 _LONGEST_WHOLE = 18  # digits that 64 bits always hold
 _LEAST_EXPONENT = -308
+_POWERS = [float(f"1e{power}") for power in range(_SIGNIFICANT + 1)]
 
 
 def read_number(text: str) -> float:
     """A number with a fraction or an exponent."""
-    if len(text) <= _SHORT + 1 and "e" not in text and "E" not in text:
-        return float(text)
+    if "e" not in text and "E" not in text:
+        if len(text) <= _SHORT + 1:
+            return float(text)
+        if (quickly := _usual(text)) is not None:
+            return quickly
     digits, _, exponent = text.lower().lstrip("-").partition("e")
     whole, _, fraction = digits.partition(".")
     gathered, used = abs(read_whole(text[: text.startswith("-")] + whole)), 0
@@ -33,6 +37,20 @@ def read_number(text: str) -> float:
             scale -= 1
             counted += value > 0.0
     value = _scaled(value, scale + int(exponent or 0))
+    return -value if text[0] == "-" else value
+
+
+def _usual(text: str) -> float | None:
+    """A number of sixteen or seventeen digits that does not begin with 0, as programs write most of them."""
+    whole, _, fraction = text.partition(".")
+    digits = whole + fraction
+    if text[0] == "-":
+        digits = digits[1:]
+    if digits[0] == "0" or not _SHORT < len(digits) <= _SIGNIFICANT or len(whole) > _SHORT:
+        return None
+    if len(digits) == _SIGNIFICANT and int(digits[:-1]) > _EXACT:
+        return None
+    value = float(int(digits)) / _POWERS[len(fraction)]
     return -value if text[0] == "-" else value
 
 

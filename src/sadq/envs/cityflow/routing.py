@@ -1,6 +1,7 @@
 """The way of a vehicle: roads by the shortest path between anchors, then a lane link on each by the nearest lane."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 
@@ -23,9 +24,34 @@ class LinkGraph:
     links_of: Sequence[Sequence[int]]  # links that start on a lane, in the order of the file
     end_of: Sequence[int]  # lane that a link ends on
 
+    @functools.cached_property
+    def _by_road(self) -> list[dict[int, list[int]]]:
+        """Per lane: road -> the links there."""
+        found: list[dict[int, list[int]]] = [{} for _ in self.links_of]
+        for of_lane, links in zip(found, self.links_of, strict=True):
+            for link in links:
+                of_lane.setdefault(self.road_of[self.end_of[link]], []).append(link)
+        return found
+
+    @functools.cached_property
+    def _chosen(self) -> dict[tuple[int, int, int | None], int | None]:
+        return {}
+
     def leading_to(self, lane: int, road: int) -> list[int]:
         """The links from a lane to any lane of a road."""
-        return [link for link in self.links_of[lane] if self.road_of[self.end_of[link]] == road]
+        return self._by_road[lane].get(road, [])
+
+    def chosen(self, lane: int, road: int, after: int | None) -> int | None:
+        """The link by which a vehicle on a lane goes to a road, and from there to the road after; None: there is none."""
+        key = lane, road, after
+        if key not in self._chosen:
+            choices = self.leading_to(lane, road)
+            if after is not None:
+                choices = [link for link in choices if self.leading_to(self.end_of[link], after)]
+            here = self.lane_index[lane]
+            nearest = min(choices, key=lambda link: abs(self.lane_index[self.end_of[link]] - here), default=None)
+            self._chosen[key] = nearest
+        return self._chosen[key]
 
 
 def fill(shortest: "ShortestWays", anchors: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, int] | None]:
@@ -53,14 +79,10 @@ def follow(links: LinkGraph, route: Sequence[int], lane: int) -> Iterator[tuple[
 
     It ends early on a lane without a link to go on by: the vehicle then stops for good before that lane's end.
     """
-    for position in range(1, len(route)):
-        choices = links.leading_to(lane, route[position])
-        if position + 1 < len(route):
-            choices = [link for link in choices if links.leading_to(links.end_of[link], route[position + 1])]
-        if not choices:
+    for position, road in enumerate(route[1:], 2):
+        link = links.chosen(lane, road, route[position] if position < len(route) else None)
+        if link is None:
             return
-        here = links.lane_index[lane]
-        link = min(choices, key=lambda link: abs(links.lane_index[links.end_of[link]] - here))
         lane = links.end_of[link]
         yield link, lane
 

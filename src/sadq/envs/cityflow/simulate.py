@@ -156,7 +156,7 @@ def _enlarged(simulator: Simulator, network: RoadNetwork, fault: int) -> Simulat
     if fault & LINK_OVERFULL:
         raise SadqError("vehicles overlap on a lane link until more are on it than fit; widen the scenario's gaps.")
     capacity = 2 * simulator.slots if fault & NO_SLOT else simulator.slots - 1
-    return Simulator(network, capacity, 2 * simulator.movers, dtype=simulator.dtype)
+    return Simulator(network, capacity, 2 * simulator.movers[1], dtype=simulator.dtype)
 
 
 def summary_of(simulation: Simulation) -> dict[str, Any]:
