@@ -1,14 +1,14 @@
 """How the traffic engine grows with the net, grids of 2 x 2 to 20 x 20 signals: `python benchmarks/cityflow_scale.py`.
 
-Every measurement is a process of its own, on a CPU pinned to one core; `--against OLD/src` measures another version of
-the library in turn, for on a busy machine only ratios count. On a GPU: `--envs 16 --sizes 20`.
+Every measurement is a process of its own. On a CPU it is pinned to one core, and seconds are those that the core spent on
+it, which a busy machine changes little; the best of several runs counts. `--against OLD/src` measures another version of
+the library in turn. On a GPU, where seconds are the clock's: `--envs 16 --sizes 20`.
 """
 
 import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,6 +20,7 @@ import machine
 
 SIZES = (2, 4, 6, 8, 10, 14, 20)
 SOURCE = Path(__file__).resolve().parent.parent / "src"
+LEAST_SECONDS = 1.0
 BLOCK = 100
 """Steps of one compiled call."""
 
@@ -35,14 +36,15 @@ def measure(config: Path, seconds: int, envs: int, dtype: str, repetitions: int)
     if jax.default_backend() == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     jax.config.update("jax_enable_x64", dtype == "float64")
-    began = time.perf_counter()
+    now = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
+    began = now()
     network = road_network.build(files.read_scenario(config))
     phases = signals.cycled_phases(network, seconds)
     trips = [demand.drawn_trips(network, seconds, seed) for seed in range(envs)]
     simulator = Simulator(network, len(trips[0].flow), dtype=jnp.dtype(dtype))
     demands = [demand.demand_of(network, one) for one in trips]
     batch = jax.tree.map(lambda *parts: jnp.stack(parts), *demands)
-    build = time.perf_counter() - began
+    build = now() - began
 
     def block(demand: Any, state: Any, phases: Any) -> Any:
         def one(state: Any, phase: Any) -> Any:
@@ -57,17 +59,17 @@ def measure(config: Path, seconds: int, envs: int, dtype: str, repetitions: int)
         batch, states, several = jax.tree.map(lambda leaf: leaf[0], (batch, states)) + (block,)
     program = jax.jit(several, donate_argnums=1)
     shown = jnp.asarray(phases, jnp.int32).reshape(-1, BLOCK, phases.shape[1])
-    began = time.perf_counter()
+    began = now()
     compiled = program.lower(batch, states, shown[0]).compile()
-    compilation = time.perf_counter() - began
-    spent, inside = [], 0
-    for _ in range(repetitions):
+    compilation = now() - began
+    spent, inside = list[float](), 0
+    while len(spent) < repetitions or sum(spent) < LEAST_SECONDS:
         state = jax.block_until_ready(jax.tree.map(jnp.copy, states))
-        inside, began = 0, time.perf_counter()
+        inside, began = 0, now()
         for one in shown:
             state, count = compiled(batch, state, one)
             inside += int(count.sum())
-        spent.append(time.perf_counter() - began)
+        spent.append(now() - began)
     tables = jax.tree.leaves((simulator.tables, states, batch))
     return {
         "lanes": network.lane_count,
@@ -78,8 +80,8 @@ def measure(config: Path, seconds: int, envs: int, dtype: str, repetitions: int)
         "compile_seconds": compilation,
         "megabytes": sum(leaf.nbytes for leaf in tables if hasattr(leaf, "nbytes")) / 1e6,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-        "steps_per_second": seconds / statistics.median(spent),
-        "vehicle_steps_per_second": inside / statistics.median(spent),
+        "steps_per_second": seconds / min(spent),
+        "vehicle_steps_per_second": inside / min(spent),
         "fault": int(jnp.max(state.fault)),
         "device": jax.devices()[0].device_kind,
     }

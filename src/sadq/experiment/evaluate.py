@@ -17,6 +17,7 @@ from sadq.envs.fixed_policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
+from sadq.experiment.evaluations import trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen, restored
@@ -45,10 +46,13 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     finally:
         loop.close()
     result = {"run": str(path), "step": meta["step"], "episodes": episodes}
-    result["members"] = [
-        member | _numbers(jax.tree.map(lambda leaf: np.asarray(leaf)[index], evaluation._asdict()))
-        for index, member in enumerate(experiment.members)
+    played = [
+        jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], evaluation._asdict())
+        for index in range(len(experiment.members))
     ]
+    for own in played:
+        _check_returns(experiment.environment, own)
+    result["members"] = [member | _numbers(own) for member, own in zip(experiment.members, played, strict=True)]
     if video is not None:
         result["video"] = str(_first_member(experiment, state, meta["step"], video))
     return result
@@ -82,10 +86,19 @@ def evaluate_policy(
     if policy not in known:
         raise SadqError(f"environment {environment.name} has no policy {policy!r}: expected {', '.join(known)}.")
     played = play(judged, known[policy], episodes, seed)
+    _check_returns(judged, played)
     result = {"environment": environment.name, "policy": policy, "episodes": episodes, "seed": seed} | _numbers(played)
     if video is not None:
         result["video"] = str(_drawn(environment, known[policy], video))
     return result
+
+
+def _check_returns(environment: Any, played: dict[str, Any]) -> None:
+    """Returns that are no numbers are an error that says why, where the environment knows."""
+    returns = np.asarray(played["returns"])
+    if not np.isfinite(returns).all():
+        measures = {name: np.asarray(values) for name, values in played["measures"].items()}
+        raise SadqError(trouble_in(environment, returns, measures))
 
 
 def _numbers(played: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from sadq.envs.contract import HostSpec
 from sadq.experiment import checkpoint
 from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
-from sadq.experiment.evaluations import Evaluations, json_number
+from sadq.experiment.evaluations import Evaluations, json_number, mean_return
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
 from sadq.fleet.members import Loop, MemberState
@@ -86,7 +86,7 @@ class Experiment:
         self.loop = make_loop(self.config, self.environment, self.timetable.chunk)
         self.state = self.loop.start()
         self.begun = True
-        self._evaluations = Evaluations(self.environment.name, self.folder)
+        self._evaluations = Evaluations(self.environment, self.folder)
         if saved is None and self.folder.path is not None:
             saved = checkpoint.latest(self.folder.path / CHECKPOINTS)
         if saved:
@@ -180,8 +180,9 @@ class Experiment:
         if self.timetable.evaluates(self.collect):
             self._evaluate()
         newest = self.folder.evaluations[-len(self.members) :]
-        mean_return = float(np.mean([np.mean(row["returns"]) for row in newest])) if newest else None
-        return Progress(self.step, self.steps, mean_return, rate, rows)
+        means = np.array([mean_return(row) for row in newest])
+        mean = float(means[np.isfinite(means)].mean()) if np.isfinite(means).any() else None
+        return Progress(self.step, self.steps, mean, rate, rows)
 
     def _metric_rows(self, metrics: dict[str, np.ndarray], rate: float) -> list[dict[str, Any]]:
         """One row a member: the mean of every metric over the chunk's collects that have something to report.
@@ -214,6 +215,17 @@ class Experiment:
 
     def _evaluate(self) -> None:
         self._evaluations.begin(self.loop, self.state, self.collect, self.step)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Members whose environments broke down in an evaluation learn no more; the others do not notice."""
+        troubled, self._evaluations.troubled = self._evaluations.troubled, {}
+        online = self.state.learner.online
+        for member, (step, sentence) in troubled.items():
+            if int(online.diverged_at[member]) < 0:
+                online = online._replace(diverged_at=online.diverged_at.at[member].set(step))
+                self.warn(f"Member {member} (seed {self.members[member]['seed']}) is frozen at step {step}: {sentence}")
+        self.state = self.state._replace(learner=self.state.learner._replace(online=online))
 
     def _diverged_at(self) -> dict[tuple[str, int], int]:
         """("values" or "model", member) -> the env step at which it diverged."""
@@ -225,8 +237,9 @@ class Experiment:
 
     def _member_result(self, index: int, member: dict[str, Any]) -> dict[str, Any]:
         own = [row for row in self.folder.evaluations if row["member"] == index]
-        steps = np.array([row["step"] for row in own])
-        returns = np.array([[np.mean(row["returns"]) for row in own]])
+        whole = [row for row in own if math.isfinite(mean_return(row))] or own
+        steps = np.array([row["step"] for row in whole])
+        returns = np.array([[mean_return(row) for row in whole]])
         diverged = self._diverged_at()
         diverged_at, model_diverged_at = diverged.get(("values", index)), diverged.get(("model", index))
         last: dict[str, Any] = next((row for row in reversed(self.folder.metrics) if row["member"] == index), {})
