@@ -43,6 +43,8 @@ def test_a_net_stays_empty_while_nobody_comes() -> None:
 def test_what_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SadqError, match="seconds is 0; expected at least one step of 1 s"):
         simulate(ONE_CAR / "config.json", seconds=0)
+    with pytest.raises(SadqError, match="capacity is 0; expected a number of vehicles from 1"):
+        simulate(ONE_CAR / "config.json", seconds=10, capacity=0)
     (tmp_path / "file").touch()
     with pytest.raises(SadqError, match="cannot be made a folder"):
         simulate(ONE_CAR / "config.json", seconds=10, out=tmp_path / "file")

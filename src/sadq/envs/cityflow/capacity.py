@@ -13,6 +13,20 @@ MARGIN = 2.0
 LEAST = 255
 
 
+FULL_JAM = 1.25
+GRID_JAM = 0.8
+"""Of a jam: on generated grids each green keeps some lanes moving. The paper's grid has room for 1,244 then, and held at
+most 879 after any decision of the policies here."""
+
+
+def jammed(network: RoadNetwork, lanes: np.ndarray, share: float) -> int:
+    """Room for so much of a jam on the given lanes, at the mean spacing of the demand."""
+    flows = [flow for index, flow in enumerate(network.scenario.flows) if index not in network.left_out]
+    rates = np.array([1 / flow.interval for flow in flows])
+    spacings = np.array([flow.vehicle.length + flow.vehicle.min_gap for flow in flows])
+    return math.ceil(network.length[lanes].sum() * rates.sum() / (rates @ spacings) * share) + 16
+
+
 def most_inside(network: RoadNetwork) -> int:
     """Vehicles that fit on all lanes and links, bumper to bumper: never are there more."""
     shortest = min(kind.length for kind in network.types)

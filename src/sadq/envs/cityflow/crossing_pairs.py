@@ -55,7 +55,7 @@ def known_at(tables: Tables, sizes: Sizes, vehicles: Vehicles, lists: Lists, gre
     return Known(vehicles, lists, by_link, circling_ones(vehicles.blocker))
 
 
-def yields(
+def yields_by_pairs(
     tables: Tables, sizes: Sizes, interval: Number, known: Known, checks: Array, chunk: int
 ) -> tuple[Array, Array]:
     """(distance to the first crossing where a vehicle has to yield, infinite if none; whom it yields to), [V] each.

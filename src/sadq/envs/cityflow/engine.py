@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from sadq.envs.cityflow.admission import admit
-from sadq.envs.cityflow.arrays import bit_words, on_cpu, pack, put, repeat, stored, take
+from sadq.envs.cityflow.arrays import on_cpu, stored, take
 from sadq.envs.cityflow.car_following import (
     Number,
     headway_speed,
@@ -15,9 +15,10 @@ from sadq.envs.cityflow.car_following import (
     rounded,
     stop_before_speed,
 )
-from sadq.envs.cityflow.crossing_pairs import known_at, yields
+from sadq.envs.cityflow.crossing_pairs import known_at, yields_by_pairs
 from sadq.envs.cityflow.demand import Demand
-from sadq.envs.cityflow.intersection import YIELD_DISTANCE, Threats, find_threats, yield_to
+from sadq.envs.cityflow.intersection import YIELD_DISTANCE, find_threats, yields_at_once
+from sadq.envs.cityflow.leaders import entrances, leaders, lengths
 from sadq.envs.cityflow.moving import move
 from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.envs.cityflow.tables import (
@@ -170,7 +171,7 @@ class Simulator:
     def step(self, demand: Demand, state: State, phases: Array) -> State:
         """The state one interval later, with signal i of `RoadNetwork.signals` in phase `phases[i]`."""
         # Leaders beyond the own drivable are those of the end of the last step: who is admitted now is not seen yet.
-        entrance = self._entrances(state)
+        entrance = entrances(self.tables, self.sizes, state.vehicles, state.lists)
         vehicles, lists, queue, refused = admit(
             self.tables, self.sizes, demand, state.time, state.vehicles, state.lists, state.queue
         )
@@ -206,55 +207,6 @@ class Simulator:
     def _kind(self, traits: Array) -> Array:
         return kind_of(traits, self.sizes)
 
-    def _length(self, vehicles: Vehicles, slot: Array) -> Array:
-        return of_kind(self.tables.kinds.length, self._kind(take(vehicles.traits, slot)), self.dtype)
-
-    def _entrances(self, state: State) -> Array:
-        """Whom a vehicle about to enter a drivable follows: i32[2 * lanes + 1], as `Places.entrance` counts.
-
-        On a lane its last vehicle; on a link the rearmost on any link from the same lane, for these overlap.
-        """
-        vehicles, tail = state.vehicles, state.lists.tail
-        best = jnp.full(self.sizes.lanes, vehicles.nobody, jnp.int32)
-        best_rear = jnp.full(self.sizes.lanes, jnp.inf, self.dtype)
-        for column in range(self.tables.siblings.shape[1]):
-            candidate = take(tail, self.tables.siblings[:, column])
-            rear = take(vehicles.distance, candidate) - self._length(vehicles, candidate)
-            closer = (candidate != vehicles.nobody) & (rear < best_rear)
-            best, best_rear = jnp.where(closer, candidate, best), jnp.where(closer, rear, best_rear)
-        return jnp.concatenate([tail[: self.sizes.lanes], best, tail[-1:]])
-
-    def _leaders(self, vehicles: Vehicles, head: Array, entrance: Array) -> tuple[Array, Array, Array]:
-        """(leader, its gap where the leader is on a drivable further on, whether it is) of every vehicle."""
-        nobody = vehicles.nobody
-        if self.slots <= len(head):  # then there are fewer vehicles to look at than drivables to be first on
-            is_first = (vehicles.leader == nobody) & (vehicles.place != self.sizes.nowhere)
-            first_leader, gap = self._ahead(vehicles, vehicles, is_first, entrance)
-            return jnp.where(is_first, first_leader, vehicles.leader), gap, is_first
-        first = Vehicles(*(take(column, head) for column in vehicles))
-        first_leader, first_gap = self._ahead(vehicles, first, head != nobody, entrance)
-        first_at = jnp.where(head == nobody, self.slots, head)
-        gap = put(jnp.zeros(self.slots, self.dtype), first_at, first_gap)
-        is_first = put(jnp.zeros(self.slots, bool), first_at, head != nobody)
-        return put(vehicles.leader, first_at, first_leader), gap, is_first
-
-    def _ahead(self, vehicles: Vehicles, first: Vehicles, looking: Array, entrance: Array) -> tuple[Array, Array]:
-        """(leader, gap) of vehicles that are the first on their drivables, on the drivables that they come to next."""
-        nobody = vehicles.nobody
-        sight = of_kind(self.tables.kinds.sight, self._kind(first.traits), self.dtype)
-        to_end = first.drivable_length - first.distance
-        leader, gap = jnp.full_like(first.leader, nobody), jnp.zeros_like(to_end)
-        for hop in range(1, self.sizes.hops_ahead + 1):
-            into = take(self.tables.places.entrance, first.place + hop)
-            looking &= into < 2 * self.sizes.lanes
-            (found,) = stored(take(entrance, into))
-            found_gap = to_end + take(vehicles.distance, found) - self._length(vehicles, found)
-            takes = looking & (found != nobody)
-            leader, gap = jnp.where(takes, found, leader), jnp.where(takes, found_gap, gap)
-            to_end = to_end + take(self.tables.places.drivable_length, first.place + hop)
-            looking &= ~takes & ~(to_end > sight)
-        return leader, gap
-
     def _speeds(
         self, vehicles: Vehicles, lists: Lists, entrance: Array, green: Array, interval: Number
     ) -> tuple[Array, Array, Array]:
@@ -274,7 +226,7 @@ class Simulator:
             found, overfull = find_threats(self.tables, self.sizes, interval, vehicles, lists, green)
             furthest = jnp.max(jnp.where(found.slot == nobody, -jnp.inf, self.tables.crossing_distance), axis=0)
             furthest = jnp.append(furthest, -jnp.inf)  # that of no link
-        leader, first_gap, is_first = self._leaders(vehicles, lists.head, entrance)
+        leader, first_gap, is_first = leaders(self.tables, self.sizes, vehicles, lists.head, entrance)
         leader_speed, leader_traits, leader_rear, is_open, furthest = stored(
             take(speed, leader),
             take(vehicles.traits, leader),
@@ -312,9 +264,11 @@ class Simulator:
         checks &= on_link | (speed > 0) | (wished > 0) | ~queued
         wished, checks = stored(wished, checks)
         if self.by_pairs:
-            to_crossing, blocker = yields(self.tables, self.sizes, interval, known, checks, self.chunk)
+            to_crossing, blocker = yields_by_pairs(self.tables, self.sizes, interval, known, checks, self.chunk)
         else:
-            to_crossing, blocker = self._yields(vehicles, found, checks, interval)
+            to_crossing, blocker = yields_at_once(
+                self.tables, self.sizes, interval, vehicles, found, checks, self.chunk
+            )
         # No one is held at the line and yields further on: one distance to stop within is enough.
         stop_within = jnp.where(held, to_line, to_crossing - YIELD_DISTANCE)
         stopping = stop_before_speed(
@@ -333,28 +287,10 @@ class Simulator:
         last = tail[: self.sizes.lanes]
         flowing = (last == vehicles.nobody) | (take(vehicles.speed, last) >= _ROOM_SPEED)
         reached = jnp.append(jnp.where(flowing, jnp.inf, take(vehicles.distance, last)), jnp.inf)
-        taken = jnp.append(self._length(vehicles, last), 0)
+        taken = jnp.append(lengths(self.tables, self.sizes, vehicles, last), 0)
         reached, taken = stored(reached, taken)
         end = take(self.tables.link_end, link)
         return take(jnp.append(green, True), link) & (take(reached, end) > take(taken, end) + length)
-
-    def _yields(self, vehicles: Vehicles, found: Threats, checks: Array, interval: Number) -> tuple[Array, Array]:
-        """`yield_to` of all vehicles that `checks` names, a chunk at a time."""
-        nobody = vehicles.nobody
-        words = bit_words(checks)
-
-        def chunk(constants: tuple, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            vehicles, found, words, interval = constants
-            start, _, distance, blocker = carry
-            slots, count = pack(words, start, self.chunk, nobody)
-            there, whom = yield_to(self.tables, self.sizes, interval, vehicles, found, slots)
-            at = jnp.where(slots == nobody, self.slots, slots)
-            return start + self.chunk, count, put(distance, at, there), put(blocker, at, whom)
-
-        nothing = jnp.full(self.slots, jnp.inf, self.dtype), jnp.full(self.slots, nobody, jnp.int32)
-        start = (jnp.int32(0), jnp.int32(1), *nothing)
-        constants, rounds = (vehicles, found, words, interval), -(-self.slots // self.chunk)
-        return repeat(chunk, lambda carry: carry[0] < carry[1], constants, start, rounds)[0][2:]
 
 
 def _chunk(slots: int) -> int:

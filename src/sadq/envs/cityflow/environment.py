@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.base import Environment
-from sadq.envs.cityflow.capacity import most_inside
+from sadq.envs.cityflow.capacity import FULL_JAM, GRID_JAM, jammed, most_inside
 from sadq.envs.cityflow.control import ActionMode, Control, Reward, control_of
 from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, TOO_MANY_MOVERS, Simulator, State
@@ -68,7 +68,8 @@ class CityFlow(Environment):
     green_seconds: float = 30.0
     yellow_seconds: float = 5.0
     capacity: int | None = None
-    """Vehicles inside the net at once; None: see `default_capacity`. With more, rewards are NaN and `trouble` says why."""
+    """Vehicles inside the net at once; with more, rewards are NaN and `trouble` says why. None: room for all vehicles of
+    an episode, or for a jam on all lanes that lead to a signal, whichever is less."""
     name: str = dataclasses.field(default="CityFlow", init=False)
     fixed_length: ClassVar[bool] = True
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"reward": ("waiting", "pressure"), "action": ("joint", "shared")}
@@ -92,7 +93,10 @@ class CityFlow(Environment):
     @property
     def slots(self) -> int:
         """Vehicles that there is room for."""
-        return self.capacity or default_capacity(self)
+        if self.capacity is not None:
+            return self.capacity
+        share = GRID_JAM if isinstance(self.scenario, Grid) else FULL_JAM
+        return min(jammed(self.network, np.concatenate(self.control.incoming), share), len(self.departures.flow))
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -273,22 +277,6 @@ def made_of(
     of_kind = {name: value for name, value in settings.items() if name in known}
     own = {name: value for name, value in settings.items() if name in of_grid}
     return kind(dataclasses.replace(grid, **own) if files is None else files, **of_kind)
-
-
-def default_capacity(environment: CityFlow) -> int:
-    """Room for all vehicles of an episode, or, where that is less, for a jam on all lanes that lead to a signal.
-
-    The jam is one at the mean spacing of the demand, and a quarter more. On generated grids four fifths of it are
-    enough, since each green keeps some lanes moving: the paper's grid has room for 1,244 then, and held at most 879
-    after any decision of the policies here.
-    """
-    network, lanes = environment.network, np.concatenate(environment.control.incoming)
-    flows = [flow for index, flow in enumerate(network.scenario.flows) if index not in network.left_out]
-    rates = np.array([1 / flow.interval for flow in flows])
-    spacings = [flow.vehicle.length + flow.vehicle.min_gap for flow in flows]
-    jam = network.length[lanes].sum() * rates.sum() / (rates @ spacings)
-    jammed = math.ceil(jam * (0.8 if isinstance(environment.scenario, Grid) else 1.25)) + 16
-    return min(jammed, len(environment.departures.flow))
 
 
 @functools.lru_cache(maxsize=16)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from sadq.envs.cityflow.arrays import repeat, stored, take
+from sadq.envs.cityflow.arrays import bit_words, pack, put, repeat, stored, take
 from sadq.envs.cityflow.car_following import Number, min_brake_distance, reach_steps, run_up
 from sadq.envs.cityflow.tables import BEYOND, ON_LINK, TURN_SPEED, Sizes, Tables, kind_of, link_of, of_kind
 from sadq.envs.cityflow.vehicles import Lists, Vehicles
@@ -152,6 +152,26 @@ def _announced(
     knows = (last != nobody) & came_from_here & (beyond + (front - length) < 0)
     slot, distance = stored(jnp.where(knows, last, slot), jnp.where(knows, -(front + beyond), distance))
     return slot, distance, overfull
+
+
+def yields_at_once(
+    tables: Tables, sizes: Sizes, interval: Number, vehicles: Vehicles, found: Threats, checks: Array, size: int
+) -> tuple[Array, Array]:
+    """`yield_to` of all vehicles that `checks` names, `size` at a time: [V] each."""
+    nobody, slots = vehicles.nobody, len(checks)
+
+    def chunk(constants: tuple, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        vehicles, found, words, interval = constants
+        start, _, distance, blocker = carry
+        asking, count = pack(words, start, size, nobody)
+        there, whom = yield_to(tables, sizes, interval, vehicles, found, asking)
+        at = jnp.where(asking == nobody, slots, asking)
+        return start + size, count, put(distance, at, there), put(blocker, at, whom)
+
+    nothing = jnp.full(slots, jnp.inf, vehicles.distance.dtype), jnp.full(slots, nobody, jnp.int32)
+    constants, begin = (vehicles, found, bit_words(checks), interval), (jnp.int32(0), jnp.int32(1), *nothing)
+    (_, _, distance, blocker), _ = repeat(chunk, lambda carry: carry[0] < carry[1], constants, begin, -(-slots // size))
+    return distance, blocker
 
 
 def yield_to(

@@ -65,6 +65,8 @@ def simulate(
     the configuration's, as the engine draws them. `progress` is called with the steps made and their number. `capacity`
     is how many vehicles there is room for inside the net at first, by default what the flows make likely.
     """
+    if capacity is not None and capacity < 1:
+        raise SadqError(f"capacity is {capacity}; expected a number of vehicles from 1.")
     if out is not None:
         _make(Path(out))  # before the work, which would be lost
     network = build(read_scenario(config))
@@ -180,8 +182,8 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def write(simulation: Simulation, summary: dict[str, Any], folder: Path) -> None:
-    """Write `lanes.csv.gz`, `vehicles.csv.gz`, `trips.csv.gz`, `routes.json` and `summary.json`."""
+def write(simulation: Simulation, summary: dict[str, Any], folder: Path, vehicles: bool = True) -> None:
+    """Write `lanes.csv.gz`, `vehicles.csv.gz`, by far the largest, `trips.csv.gz`, `routes.json` and `summary.json`."""
     _make(folder)
     lane_columns, vehicle_columns = (
         ("time", "lane", "vehicles", "waiting"),
@@ -189,7 +191,8 @@ def write(simulation: Simulation, summary: dict[str, Any], folder: Path) -> None
     )
     trip_columns = ("vehicle", "flow", "created", "first_lane", "priority", "entered", "finished")
     _write_table(folder / "lanes.csv.gz", lane_columns, _lane_rows(simulation))
-    _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(simulation))
+    if vehicles:
+        _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(simulation))
     _write_table(folder / "trips.csv.gz", trip_columns, _trip_rows(simulation))
     routes = {f"flow_{index}": route for index, route in enumerate(simulation.network.routes)}
     (folder / "routes.json").write_text(json.dumps(routes, indent=0))
@@ -219,19 +222,19 @@ def _lane_rows(simulation: Simulation) -> Iterable[tuple]:
     vehicles, waiting = lane_counts(simulation)
     names = simulation.network.lane_names
     order = sorted(range(len(names)), key=lambda lane: names[lane])
-    for step in range(simulation.steps):
-        for lane in order:
-            if vehicles[step, lane]:
-                yield _time(simulation, step + 1), names[lane], vehicles[step, lane], waiting[step, lane]
+    step, place = np.nonzero(vehicles[:, order])
+    lane = np.array(order)[place]
+    counts = vehicles[step, lane].tolist(), waiting[step, lane].tolist()
+    return zip(_times(simulation, step), map(names.__getitem__, lane.tolist()), *counts, strict=True)
 
 
 def _vehicle_rows(simulation: Simulation) -> Iterable[tuple]:
     names, drivables, recording = simulation.trips.names(), simulation.network.drivable_names, simulation.recording
     order = np.lexsort((simulation.trips.number[recording.trip], simulation.trips.flow[recording.trip], recording.step))
-    for row in order:
-        where = names[recording.trip[row]], drivables[recording.drivable[row]]
-        numbers = f"{recording.distance[row]:.10g}", f"{recording.speed[row]:.10g}"
-        yield _time(simulation, recording.step[row] + 1), *where, *numbers
+    where = map(drivables.__getitem__, recording.drivable[order].tolist())
+    numbers = (map("%.10g".__mod__, column[order].tolist()) for column in (recording.distance, recording.speed))
+    who = map(names.__getitem__, recording.trip[order].tolist())
+    return zip(_times(simulation, recording.step[order]), who, where, *numbers, strict=True)
 
 
 def _trip_rows(simulation: Simulation) -> Iterable[tuple]:
@@ -246,10 +249,17 @@ def _trip_rows(simulation: Simulation) -> Iterable[tuple]:
 
 def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) -> None:
     # Without the time of writing in its header, the same run gives the same file.
-    with gzip.GzipFile(path, "wb", mtime=0) as packed, io.TextIOWrapper(packed, "utf-8", newline="") as file:
+    packed = gzip.GzipFile(path, "wb", compresslevel=6, mtime=0)
+    with packed, io.TextIOWrapper(packed, "utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
+
+
+def _times(simulation: Simulation, step: np.ndarray) -> Iterable[float | int]:
+    """When steps end."""
+    times = [_time(simulation, number + 1) for number in range(simulation.steps)]
+    return map(times.__getitem__, step.tolist())
 
 
 def _time(simulation: Simulation, step: int) -> float | int:
