@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from report_environments import candidates_table, cityflow_table, ocloud_table, training_table
+from report_environments import candidates_table, cityflow_table, ocloud_table, scale_table, training_table
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
 RESULTS = HERE / "results"
 CPU_RESULTS = RESULTS / "cpu.json"
 BUSY = 0.1
+SCALE = "grids at equal density, 600 s, float32, an earlier version in brackets"
 """Cores that others may use during a measurement before the tables say so."""
 
 THREADS = {"two threads": "2", "one thread": "1"}
@@ -277,6 +278,8 @@ def update_page() -> None:
         "ocloud": lambda found: _environment(found, ocloud_table, "synthetic tasks, uniformly random decisions"),
         "cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),
         "gpu_cityflow": lambda found: _environment(found, cityflow_table, "the generated 2x2 grid, random decisions"),
+        "cityflow_scale": lambda found: _environment(found, scale_table, SCALE),
+        "gpu_cityflow_scale": lambda found: _environment(found, scale_table, SCALE),
         "candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
         "gpu_candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
         "gpu_cityflow_training": lambda found: training_table(found, table),

@@ -21,6 +21,31 @@ def cityflow_table(results: dict[str, Any], table: Table) -> str:
     return table(["environments", "decisions/s", "range", "ms a simulated second, all", "devices"], rows)
 
 
+def scale_table(results: dict[str, Any], table: Table) -> str:
+    """The engine by the size of the net, with what an earlier version took."""
+
+    def both(row: dict[str, Any], name: str, form: str) -> str:
+        earlier = f" ({row['before'][name]:{form}})" if "before" in row else ""
+        return f"{row['this'][name]:{form}}{earlier}"
+
+    rows = [
+        [
+            f"{row['size']} x {row['size']}",
+            str(row["envs"]),
+            f"{row['this']['lanes']:,}",
+            f"{row['this']['mean_inside']:,.0f}",
+            both(row, "build_seconds", ",.1f"),
+            both(row, "compile_seconds", ",.1f"),
+            both(row, "megabytes", ",.2f"),
+            both(row, "steps_per_second", ",.0f"),
+            f"{row['this']['vehicle_steps_per_second'] / 1e6:,.2f} M",
+        ]
+        for row in results["results"]
+    ]
+    headings = ["signals", "environments", "lanes", "vehicles inside", "build, s", "compile, s", "tables and state, MB"]
+    return table([*headings, "steps/s", "vehicle-steps/s"], rows)
+
+
 def candidates_table(results: dict[str, Any], table: Table) -> str:
     """The cost of an update by how the 256 actions are rolled out."""
     rows = [

@@ -121,7 +121,8 @@ def test_registering_nonsense(name, factory):
 
 
 def test_listing():
-    assert list_environments() == ["Acrobot-v1", "BitFlip", "CartPole-v0", "CartPole-v1", "CityFlow", "OCloud"]
+    names = ["Acrobot-v1", "BitFlip", "CartPole-v0", "CartPole-v1", "CityFlow", "CityFlowGrid", "OCloud"]
+    assert list_environments() == names
     assert {"MountainCar-v0", "LunarLander-v3", "CartPole-v1"} <= set(list_environments(host=True))
 
 

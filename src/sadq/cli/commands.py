@@ -203,13 +203,15 @@ class Simulate:
     """time,intersection,phase: the signals' schedule; without it they follow the road net's own."""
     trips: Path | None = None
     """vehicle,...,first_lane,priority: what the engine drew at random; without it both are drawn from the seed."""
+    capacity: int | None = None
+    """Vehicles inside the net at once that room is made for; without it what the flows make likely."""
     json: Json = False
 
     def __call__(self) -> int:
         from sadq.envs.cityflow.simulate import simulate
 
         prepare_jax(False)
-        summary = simulate(self.config, self.phases, self.trips, self.seconds, self.out)
+        summary = simulate(self.config, self.phases, self.trips, self.seconds, self.out, capacity=self.capacity)
         return _tell((f"{name}: {value}" for name, value in summary.items()), summary, self.json)
 
 

@@ -1,7 +1,7 @@
 """The contract of a native environment: pure functions of one environment, and what runs many of them as lanes."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -71,6 +71,13 @@ class Environment(abc.ABC):
     def measures(self, state: PyTree) -> dict[str, Array]:
         """What an episode came to beside its return, read from its last state: name -> f32[]."""
         return {}
+
+    def trouble(self, measures: Mapping[str, float]) -> str | None:
+        """Why the rewards of an episode with these measures are no numbers, and what to do; None where it cannot tell.
+
+        A member whose evaluation meets such an episode is frozen, and the others go on.
+        """
+        return None
 
     def policies(self) -> dict[str, Callable]:
         """Simple policies to compare with, by name; see `envs/fixed_policies.py` for what one is."""

@@ -32,12 +32,19 @@ def _cityflow(**settings: Any) -> Any:
     return make_cityflow(**settings)
 
 
+def _cityflow_grid(**settings: Any) -> Any:
+    from sadq.envs.cityflow.intersections import make as make_grid
+
+    return make_grid(**settings)
+
+
 _FACTORIES: dict[str, Callable[..., Any]] = {
     "Acrobot-v1": Acrobot,
     "BitFlip": BitFlip,
     "CartPole-v0": functools.partial(CartPole, max_steps=200),
     "CartPole-v1": functools.partial(CartPole, max_steps=500),
     "CityFlow": _cityflow,
+    "CityFlowGrid": _cityflow_grid,
     "OCloud": _ocloud,
 }
 

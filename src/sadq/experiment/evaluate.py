@@ -17,6 +17,7 @@ from sadq.envs.fixed_policies import Policy, play
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
+from sadq.experiment.evaluations import trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen, restored
@@ -70,10 +71,13 @@ def film_experiment(experiment: Experiment, video: Path) -> Path:
 
 
 def _by_member(experiment: Experiment, evaluation: Evaluation) -> list[dict[str, Any]]:
-    return [
-        member | _numbers(jax.tree.map(lambda leaf: np.asarray(leaf)[index], evaluation._asdict()))
-        for index, member in enumerate(experiment.members)
+    played = [
+        jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], evaluation._asdict())
+        for index in range(len(experiment.members))
     ]
+    for own in played:
+        _check_returns(experiment.environment, own)
+    return [member | _numbers(own) for member, own in zip(experiment.members, played, strict=True)]
 
 
 def _first_member(experiment: Experiment, state: MemberState, step: int, video: Path) -> Path:
@@ -108,10 +112,19 @@ def evaluate_policy(
     if policy not in known:
         raise SadqError(f"environment {environment.name} has no policy {policy!r}: expected {', '.join(known)}.")
     played = play(judged, known[policy], episodes, seed)
+    _check_returns(judged, played)
     result = {"environment": environment.name, "policy": policy, "episodes": episodes, "seed": seed} | _numbers(played)
     if video is not None:
         result["video"] = str(_drawn(environment, known[policy], video))
     return result
+
+
+def _check_returns(environment: Any, played: dict[str, Any]) -> None:
+    """Returns that are no numbers are an error that says why, where the environment knows."""
+    returns = np.asarray(played["returns"])
+    if not np.isfinite(returns).all():
+        measures = {name: np.asarray(values) for name, values in played["measures"].items()}
+        raise SadqError(trouble_in(environment, returns, measures))
 
 
 def _numbers(played: dict[str, Any]) -> dict[str, Any]:

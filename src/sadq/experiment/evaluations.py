@@ -2,13 +2,14 @@
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sadq.envs.base import Environment
 from sadq.errors import SadqError
 from sadq.experiment.folder import RunFolder
 from sadq.fleet.members import Evaluation, Loop, MemberState
@@ -17,8 +18,10 @@ from sadq.fleet.members import Evaluation, Loop, MemberState
 class Evaluations:
     """At most one evaluation at a time; `settle` waits for it and writes its rows, so these stay in order."""
 
-    def __init__(self, environment: str, folder: RunFolder):
+    def __init__(self, environment: Any, folder: RunFolder):
         self.environment, self.folder = environment, folder
+        self.troubled: dict[int, tuple[int, str]] = {}
+        """Member -> the env step of its evaluation, and why that had episodes without a return: for who asks to take."""
         self._pending: tuple[int, Beside] | None = None
 
     def begin(self, loop: Loop, state: MemberState, number: int, step: int) -> None:
@@ -48,14 +51,15 @@ class Evaluations:
 
     def _record(self, step: int, found: Evaluation) -> None:
         evaluation = jax.tree.map(np.asarray, found)
-        if not np.isfinite(evaluation.returns).all():
-            odd = f"environment {self.environment} returned rewards that are not finite"
-            raise SadqError(f"{odd}, expected numbers: fix the environment.")
+        for member in np.flatnonzero(~np.isfinite(evaluation.returns).all(axis=1)).tolist():
+            measures = {name: values[member] for name, values in evaluation.measures.items()}
+            sentence = trouble_in(self.environment, evaluation.returns[member], measures)
+            self.troubled.setdefault(member, (step, sentence))
         rows = []
         for member, returns in enumerate(evaluation.returns):
             overestimated = evaluation.predicted[member] - evaluation.discounted[member]
             measures = {name: json_number(np.mean(values[member])) for name, values in evaluation.measures.items()}
-            row: dict[str, Any] = {"step": step, "member": member, "returns": returns.astype(float).tolist()}
+            row: dict[str, Any] = {"step": step, "member": member, "returns": list(map(_exact, returns))}
             row["lengths"] = evaluation.lengths[member].tolist()
             row["overestimation"] = json_number(np.mean(overestimated))
             rows.append(row | ({"measures": measures} if measures else {}))
@@ -84,6 +88,26 @@ class Beside(threading.Thread):
         if self._error is not None:
             raise self._error
         return self._answer
+
+
+def trouble_in(environment: Any, returns: np.ndarray, measures: Mapping[str, np.ndarray]) -> str:
+    """Why some returns [episodes] are no numbers, where the environment knows; else an error."""
+    for episode in np.flatnonzero(~np.isfinite(returns)):
+        of_episode = {name: float(values[episode]) for name, values in measures.items()}
+        sentence = environment.trouble(of_episode) if isinstance(environment, Environment) else None
+        if sentence is not None:
+            return sentence
+    odd = f"environment {environment.name} returned rewards that are not finite"
+    raise SadqError(f"{odd}, expected numbers: fix the environment.")
+
+
+def mean_return(row: dict[str, Any]) -> float:
+    """Of an evaluation's row; NaN where an episode came to none."""
+    return float(np.mean([math.nan if value is None else value for value in row["returns"]]))
+
+
+def _exact(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def json_number(value: float) -> float | None:

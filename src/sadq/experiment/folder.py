@@ -248,7 +248,7 @@ def _lines(rows: list[dict[str, Any]]) -> str:
 
 
 def _read_rows(path: Path, *lists: str) -> list[dict[str, Any]]:
-    """The rows of a file up to the first that a kill or a power cut left less than whole; `lists` hold numbers."""
+    """The rows of a file up to the first that a kill or a power cut left less than whole; `lists` hold numbers, or null."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -270,4 +270,7 @@ def _is_row(row: Any, lists: tuple[str, ...]) -> bool:
     if not isinstance(row, dict) or not all(type(row.get(name)) is int for name in ("step", "member")):
         return False
     found = [row.get(name) for name in lists]
-    return all(isinstance(each, list) and each and {type(value) for value in each} <= {int, float} for each in found)
+    return all(
+        isinstance(each, list) and each and {type(value) for value in each} <= {int, float, type(None)}
+        for each in found
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sadq.experiment.evaluations import json_number
+from sadq.experiment.evaluations import json_number, mean_return
 from sadq.experiment.folder import RunFolder
 from sadq.experiment.scores import area_under_curve, final_return
 from sadq.fleet.members import MemberState
@@ -55,8 +55,9 @@ def metric_rows(metrics: dict[str, np.ndarray], step: int, rate: float, diverged
 def member_result(index: int, member: dict[str, Any], folder: RunFolder, diverged: Diverged) -> dict[str, Any]:
     """What a member came to, from the rows of its run."""
     own = [row for row in folder.evaluations if row["member"] == index]
-    steps = np.array([row["step"] for row in own])
-    returns = np.array([[np.mean(row["returns"]) for row in own]])
+    whole = [row for row in own if math.isfinite(mean_return(row))] or own
+    steps = np.array([row["step"] for row in whole])
+    returns = np.array([[mean_return(row) for row in whole]])
     values, model = diverged.get(("values", index)), diverged.get(("model", index))
     last: dict[str, Any] = next((row for row in reversed(folder.metrics) if row["member"] == index), {})
     return {

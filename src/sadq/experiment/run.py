@@ -15,7 +15,7 @@ from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
 from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
 from sadq.experiment.config import Config
-from sadq.experiment.evaluations import Evaluations
+from sadq.experiment.evaluations import Evaluations, mean_return
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
@@ -124,7 +124,7 @@ class Experiment:
             self.origin, self.chunk = record["origin"], record["chunk"]
         self.loop = self._made_loop()
         self.state = self.loop.start()
-        self._evaluations = Evaluations(self.environment.name, self.folder)
+        self._evaluations = Evaluations(self.environment, self.folder)
         counted: dict[str, Any] = {}
         if saved:
             meta, self.state, outside = restored(self.loop, self.state, saved)
@@ -186,7 +186,7 @@ class Experiment:
             before, self.loop = self.state, self._made_loop()
             kept = {name: getattr(before, name) for name in ("learner", "replay", "sampler", "behaviour")}
             self.state = self.loop.start()._replace(**kept)
-            self._evaluations = Evaluations(resolved.name, self.folder)
+            self._evaluations = Evaluations(resolved, self.folder)
         self.folder.rewrite(self.config, {"data": self.data})
 
     def plans(self) -> dict[str, int]:
@@ -282,11 +282,23 @@ class Experiment:
         if self.timetable.evaluates(self.collect):
             self._evaluate()
         newest = self.folder.evaluations[-len(self.members) :]
-        mean_return = float(np.mean([np.mean(row["returns"]) for row in newest])) if newest else None
-        return Progress(self.step, self.steps, mean_return, rate, rows)
+        means = np.array([mean_return(row) for row in newest])
+        mean = float(means[np.isfinite(means)].mean()) if np.isfinite(means).any() else None
+        return Progress(self.step, self.steps, mean, rate, rows)
 
     def _evaluate(self) -> None:
         self._evaluations.begin(self.loop, self.state, self.collect, self.step)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Members whose environments broke down in an evaluation learn no more; the others do not notice."""
+        troubled, self._evaluations.troubled = self._evaluations.troubled, {}
+        online = self.state.learner.online
+        for member, (step, sentence) in troubled.items():
+            if int(online.diverged_at[member]) < 0:
+                online = online._replace(diverged_at=online.diverged_at.at[member].set(step))
+                self.warn(f"Member {member} (seed {self.members[member]['seed']}) is frozen at step {step}: {sentence}")
+        self.state = self.state._replace(learner=self.state.learner._replace(online=online))
 
 
 def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sadq.errors import SadqError
+from sadq.experiment.evaluations import mean_return
 from sadq.experiment.folder import RunFolder
 from sadq.experiment.scores import area_under_curve, final_return, steps_to_threshold
 from sadq.report import stats, verdicts
@@ -35,7 +36,7 @@ class Outcome:
         places = {step: column for column, step in enumerate(self.steps.tolist())}
         self.returns = np.full((len(self.seeds), self.steps.size), np.nan)
         for row in rows:
-            self.returns[row["member"], places[row["step"]]] = np.mean(row["returns"])
+            self.returns[row["member"], places[row["step"]]] = mean_return(row)
 
     def scores(self, threshold: float | None) -> dict[str, dict[int, float]]:
         """Measure -> seed -> value; NaN where there is nothing to reach."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from small_traffic import ACTIONS, environment, transition
 
 from sadq.envs import registry
-from sadq.envs.cityflow import demand
+from sadq.envs.cityflow import demand, engine_process
 from sadq.envs.cityflow.adapter import CityFlowEngine
 from sadq.envs.cityflow.environment import make
 from sadq.envs.cityflow.files import read_scenario
@@ -86,13 +87,105 @@ class Engine:
         return [f"vehicle_{index}" for index in range(self.get_vehicle_count() + int(outside))]
 
 
+class Here:
+    """An engine asked in this process, where the tests' own stands in for the module."""
+
+    def __init__(self, config, signals, lanes):
+        self.served = engine_process.Served()
+        self.version = self.ask("start", str(config), list(signals), list(lanes))
+
+    def ask(self, method, *arguments):
+        try:
+            answer = getattr(self.served, method)(*json.loads(json.dumps(arguments)))
+        except Exception as error:
+            raise engine_process.EngineError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+        return json.loads(json.dumps(answer))
+
+    def close(self):
+        del self.served
+
+
 @pytest.fixture
 def cityflow(monkeypatch):
     module = types.ModuleType("cityflow")
     module.Engine, module.__version__ = Engine, "9.9"
     monkeypatch.setitem(sys.modules, "cityflow", module)
     monkeypatch.setattr(Engine, "alive", [])
+    monkeypatch.setattr("sadq.envs.cityflow.adapter.EngineProcess", Here)
     return module
+
+
+HANGING = """
+import os, time
+
+class Engine:
+    def __init__(self, config_file, thread_num):
+        print("an engine talks on its standard output")
+        assert os.path.isabs(config_file)
+
+    def reset(self, seed):
+        pass
+
+    def set_random_seed(self, seed):
+        self.lanes = {lane: seed % 2 for lane in self.names()}
+
+    def names(self):
+        return [f"road_{x}_{y}_{heading}_{lane}"
+                for x in range(5) for y in range(5) for heading in range(4) for lane in range(6)]
+
+    def set_tl_phase(self, name, phase):
+        if phase == 6:
+            time.sleep(1000)
+        if phase == 4:
+            os._exit(3)
+
+    def next_step(self):
+        pass
+
+    def get_lane_vehicle_count(self):
+        return self.lanes
+
+    get_lane_waiting_vehicle_count = get_lane_vehicle_count
+
+    def __del__(self):
+        time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def hanging(monkeypatch, tmp_path):
+    """A module whose engine cannot be destroyed, does not come back from phase 6, and dies in phase 4."""
+    (tmp_path / "cityflow.py").write_text(HANGING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_an_engine_that_cannot_be_destroyed_is_closed(hanging):
+    adapter = make(engine="cityflow", **SETTINGS)
+    observation, _ = adapter.reset(seed=0)
+    assert observation.shape == (88,)
+    adapter.step(0)
+    process, began = adapter._engine._process, time.monotonic()
+    adapter.close()
+    assert time.monotonic() - began < engine_process.CLOSE_SECONDS and process.returncode == 0
+
+
+def test_an_engine_that_does_not_come_back_is_killed(hanging, monkeypatch):
+    monkeypatch.setattr(engine_process, "CLOSE_SECONDS", 0.2)
+    adapter = make(engine="cityflow", **SETTINGS)
+    adapter.reset(seed=0)
+    process = adapter._engine._process
+    process.stdin.write(json.dumps(["show", [6, 6]]) + "\n")  # as if Ctrl-C came while it waits for the answer
+    process.stdin.flush()
+    adapter.close()
+    assert process.returncode < 0
+
+
+def test_an_engine_that_dies_is_told(hanging):
+    adapter = make(engine="cityflow", **SETTINGS)
+    adapter.reset(seed=0)
+    with pytest.raises(SadqError, match=r"failed in a step \(its process ended with code 3\): make another"):
+        adapter.step(10)
+    assert adapter._engine is None
 
 
 def test_both_engines_give_the_same_environment(cityflow):
@@ -165,5 +258,7 @@ def test_misuse_is_told(cityflow, monkeypatch):
     with pytest.raises(SadqError, match="action 16, expected 0 to 15"):
         adapter.step(16)
     monkeypatch.setitem(sys.modules, "cityflow", None)
-    with pytest.raises(SadqError, match="needs the module `cityflow`.*choose engine='native'"):
-        make(engine="cityflow", **SETTINGS)
+    for connect in (Here, engine_process.EngineProcess):
+        monkeypatch.setattr("sadq.envs.cityflow.adapter.EngineProcess", connect)
+        with pytest.raises(SadqError, match="needs the module `cityflow`.*choose engine='native'"):
+            make(engine="cityflow", **SETTINGS)

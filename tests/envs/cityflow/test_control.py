@@ -3,10 +3,12 @@
 import dataclasses
 
 import jax.numpy as jnp
+import nets
 import numpy as np
 import pytest
 
 from sadq.envs.cityflow.control import control_of
+from sadq.envs.cityflow.files import read_scenario
 from sadq.envs.cityflow.grid import Grid
 from sadq.envs.cityflow.road_network import build
 from sadq.errors import SadqError
@@ -90,14 +92,28 @@ def test_rewards_by_hand(network, control):
 
 
 def test_service_and_pressure_are_those_of_the_phases(network, control):
-    lane = network.lane_names.index
-    straight, left, both = lane("road_0_1_0_2"), lane("road_0_1_0_0"), lane("road_0_1_0_4")
+    def column(name):
+        return control.around[0].tolist().index(network.lane_names.index(name))
+
+    straight, left, both = column("road_0_1_0_2"), column("road_0_1_0_0"), column("road_0_1_0_4")
     np.testing.assert_array_equal(control.service[0, :, straight], [1, 0, 0, 0])
     np.testing.assert_array_equal(control.service[0, :, left], [0, 1, 0, 0])
     np.testing.assert_array_equal(control.service[0, :, both], [1, 0.5, 0.5, 0.5])  # its right turns always go
-    assert not control.service[1:, :, straight].any()
     np.testing.assert_allclose(control.pressure.sum(2), 0, atol=1e-5)  # what enters a lane has left another
-    assert (control.pressure[0, 1, [lane(f"road_1_1_1_{index}") for index in range(4)]] < 0).all()
+    assert (control.pressure[0, 1, [column(f"road_1_1_1_{index}") for index in range(4)]] < 0).all()
+    np.testing.assert_array_equal(control.local(np.arange(120))[3], control.around[3])
+
+
+def test_lanes_around_unlike_signals_are_padded(tmp_path):
+    net = build(read_scenario(nets.write_random(tmp_path, 11, 2, 2)))
+    uneven = control_of(net)
+    sizes = [len(lanes) + len(others) for lanes, others in zip(uneven.incoming, uneven.outgoing, strict=True)]
+    assert len(set(sizes)) > 1 and uneven.around.shape == (4, max(sizes))
+    seen = uneven.local(np.arange(net.lane_count) + 1)
+    assert [np.count_nonzero(row) for row in seen] == sizes
+    for signal, size in enumerate(sizes):
+        assert not uneven.service[signal, :, size:].any() and not uneven.pressure[signal, :, size:].any()
+        np.testing.assert_array_equal(seen[signal, : len(uneven.incoming[signal])], uneven.incoming[signal] + 1)
 
 
 def test_the_best_action_takes_each_signal_s_best_green(control):

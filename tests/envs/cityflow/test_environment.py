@@ -79,11 +79,25 @@ def test_the_paper_s_reward_adds_up_to_minus_the_last_queue():
     np.testing.assert_array_equal(states.green[1:], [control.decode(action) for action in ACTIONS])
 
 
-def test_a_fault_of_the_engine_makes_every_reward_nan():
+def test_a_fault_of_the_engine_makes_every_reward_nan_and_is_explained():
     state = environment().initial(KEY)
-    state = state._replace(traffic=state.traffic._replace(fault=jnp.int32(1)))
+    state = state._replace(traffic=state.traffic._replace(fault=jnp.int32(1), lacking=jnp.int32([7, 0])))
     state, reward, _ = transition()(state, jnp.int32(0))
-    assert np.isnan(reward) and environment().measures(state)["fault"] == 1
+    measures = {name: float(value) for name, value in environment().measures(state).items()}
+    assert np.isnan(reward) and measures["fault"] == 1 and measures["lacking"] == 7
+    vehicles = len(environment().departures.flow)
+    assert environment().trouble(measures) == (
+        f"7 more vehicles wanted to be inside the net than capacity={environment().slots} has room for: set "
+        f"capacity={min(2 * environment().slots, vehicles)}; {vehicles} is always enough."
+    )
+    moving = environment().trouble({"fault": 2.0, "lacking": 5.0})
+    assert "5 more vehicles went" in moving and f"set capacity={environment().slots + 5}" in moving
+    assert "widen the scenario's gaps" in environment().trouble({"fault": 4.0, "lacking": 0.0})
+    assert environment().trouble({"fault": 0.0, "lacking": 0.0}) is None
+
+
+def test_there_is_never_more_room_than_vehicles():
+    assert make(demand=0.01).slots == len(make(demand=0.01).departures.flow) < make().slots
 
 
 def test_a_batch_is_its_members():

@@ -133,7 +133,11 @@ def test_a_malformed_road_net_is_named(tmp_path: Path, path: str, new: Any, expe
         ("0/route/1", "nowhere", "[0]/route[1]: `route` names the road 'nowhere', which is not in the road net"),
         ("0/route/1", 3, "[0]/route[1]: expected a text, not 3"),
         ("0/route", ["W_C"], "at least two different roads"),
-        ("0/route", ["C_E", "N_C"], "no way leads from the road 'C_E' to 'N_C'"),
+        (
+            "0/route",
+            ["C_E", "N_C"],
+            "no flow has connected roads: flow_0 (no way leads from the road 'C_E' to 'N_C')",
+        ),
         ("0/interval", 0, "`interval` is 0; expected a number above 0"),
         ("0/startTime", 1.5, "`startTime` is 1.5; expected a whole number"),
     ],
@@ -230,6 +234,22 @@ def test_malformed_trips_are_named(tmp_path: Path, text: str, expected: str) -> 
     with pytest.raises(SadqError) as caught:
         demand.read_trips(tmp_path / "trips.csv", built, 10)
     assert expected in str(caught.value)
+
+
+def test_flows_without_a_way_are_left_out_counted_and_named(tmp_path: Path) -> None:
+    """The first vehicles of one draw a priority and a thread number before the engine finds out; then none comes."""
+    net, (flow,) = tiny_net()
+    lost = flow | {"route": ["C_E", "W_C"], "interval": 0.5, "startTime": 2}
+    flows = [lost, flow, *[lost | {"startTime": 90}] * 6]
+    with pytest.warns(UserWarning, match=r"flow\.json: 7 of 8 flows are left out.*flow_0 \(no way.*flow_5.*and 2 more"):
+        built = build(tmp_path, net, flows)
+    assert sorted(built.left_out) == [0, 2, 3, 4, 5, 6, 7] and built.routes[0] == () and built.starts[0] == {}
+    trips = demand.drawn_trips(built, 6)
+    assert trips.names() == ["flow_1_0", "flow_1_1"] and trips.created.tolist() == [0, 5]
+    # In second 0 a priority, a thread number and a lane of flow_1; in second 2 two numbers of flow_0, which is seen to
+    # be lost only after its first vehicle; in second 5 flow_1 again.
+    words = np.random.RandomState(7).randint(0, 2**32, 8, dtype=np.uint32)  # noqa: NPY002
+    np.testing.assert_array_equal(trips.priority, words[[0, 5]].view(np.int32))
 
 
 def test_vehicles_are_created_from_start_to_end(tmp_path: Path) -> None:

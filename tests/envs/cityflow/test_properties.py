@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from reference import Reference
 
-from sadq.envs.cityflow import demand, files, road_network
+from sadq.envs.cityflow import arrays, demand, files, road_network
+from sadq.envs.cityflow.capacity import expected_inside, most_inside
 from sadq.envs.cityflow.demand import Demand, Trips
 from sadq.envs.cityflow.engine import NO_SLOT, TOO_MANY_MOVERS, Simulator, State
 from sadq.envs.cityflow.road_network import RoadNetwork
@@ -164,10 +165,18 @@ def test_arrays_and_plain_rules_agree(batch: Batch, alone: Simulation) -> None:
     assert_equals_reference(alone, batch.phases[-1])
 
 
-def test_a_batch_equals_its_members(batch: Batch, alone: Simulation) -> None:
-    """In double precision to the last bit, also where batches are nested."""
+@pytest.mark.parametrize("device", ["cpu", "accelerator"])
+def test_a_batch_equals_its_members(
+    batch: Batch, alone: Simulation, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In double precision to the last bit, also where batches are nested, and by what is computed for accelerators:
+    all crossings at once, and loops of a fixed length."""
+    if device == "accelerator":
+        for module in ("arrays", "admission", "engine", "moving"):
+            monkeypatch.setattr(f"sadq.envs.cityflow.{module}.on_cpu", lambda: False)
     with jax.enable_x64(True):
         simulator = Simulator(batch.network, 300, dtype=jnp.float64)
+        assert simulator.by_pairs == (device == "cpu")
         steps = 60
 
         def run(demand: Demand, phases: Any) -> State:
@@ -198,13 +207,37 @@ def test_sizes_that_are_too_small_are_reported(batch: Batch) -> None:
     few = jax.tree.map(lambda part: part[0], batch.demand)
     simulator = Simulator(batch.network, capacity=31, movers=1)
     step = lambda state, phase: (simulator.step(few, state, phase), None)  # noqa: E731
-    fault = jax.jit(lambda phases: jax.lax.scan(step, simulator.initial(few), phases)[0].fault)(batch.phases[0])
-    assert int(fault) == NO_SLOT | TOO_MANY_MOVERS
+    state = jax.jit(lambda phases: jax.lax.scan(step, simulator.initial(few), phases)[0])(batch.phases[0])
+    assert int(state.fault) == NO_SLOT | TOO_MANY_MOVERS
+    assert (np.asarray(state.lacking) > 0).all()
 
 
-def test_a_run_grows_until_it_fits(batch: Batch, alone: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sadq.envs.cityflow.simulate._FIRST_CAPACITY", 127)
-    grown = simulated(batch.network, batch.trips[-1], batch.phases[-1])
+def test_a_run_grows_until_it_fits(batch: Batch, alone: Simulation) -> None:
+    grown = simulated(batch.network, batch.trips[-1], batch.phases[-1], capacity=127)
     np.testing.assert_array_equal(grown.finished, alone.finished)
     np.testing.assert_array_equal(np.sort(grown.recording.distance), np.sort(alone.recording.distance))
     assert np.bincount(alone.recording.step).max() > 127
+
+
+def test_room_is_made_for_what_the_flows_make_likely(batch: Batch, alone: Simulation) -> None:
+    most = np.bincount(alone.recording.step).max()
+    room = expected_inside(batch.network, alone.trips, STEPS)
+    assert most <= room <= len(alone.trips.flow) and room <= most_inside(batch.network)
+    few = Trips(*(column[:3] for column in alone.trips))
+    assert expected_inside(batch.network, few, STEPS) == 3
+
+
+def test_running_sums_and_packing_at_any_size() -> None:
+    rng = np.random.default_rng(1)
+    for size in (1, 31, 32, 33, 1000, 1057):
+        counts = rng.integers(0, 33, size)
+        np.testing.assert_array_equal(jax.jit(arrays.running)(jnp.asarray(counts, jnp.int32)), np.cumsum(counts))
+    for size, share in ((32, 0.5), (2080, 0.1), (2080, 0.0), (4096, 1.0)):
+        mask = rng.random(size) < share
+        pack = jax.jit(lambda mask, start, size=size: arrays.pack(arrays.bit_words(mask), start, 96, size))
+        packed, counts = zip(*(pack(mask, start) for start in range(0, size, 96)), strict=True)
+        assert {int(count) for count in counts} == {mask.sum()}
+        found = np.concatenate(packed)
+        assert sorted(found[found < size].tolist()) == np.flatnonzero(mask).tolist()
+        assert (found[mask.sum() :] == size).all()
+        np.testing.assert_array_equal(jax.jit(arrays.ranks)(mask), np.cumsum(mask) - mask)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sadq.envs.cityflow import files, road_network, routing
+from sadq.envs.cityflow.grid import Grid
 from sadq.envs.cityflow.ordering import engine_sorted
 from sadq.envs.cityflow.simulate import simulate
 from sadq.errors import SadqError
@@ -42,6 +43,8 @@ def test_a_net_stays_empty_while_nobody_comes() -> None:
 def test_what_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SadqError, match="seconds is 0; expected at least one step of 1 s"):
         simulate(ONE_CAR / "config.json", seconds=0)
+    with pytest.raises(SadqError, match="capacity is 0; expected a number of vehicles from 1"):
+        simulate(ONE_CAR / "config.json", seconds=10, capacity=0)
     (tmp_path / "file").touch()
     with pytest.raises(SadqError, match="cannot be made a folder"):
         simulate(ONE_CAR / "config.json", seconds=10, out=tmp_path / "file")
@@ -69,15 +72,29 @@ def test_a_route_takes_the_shortest_way_and_ends_where_lanes_do() -> None:
     graph = routing.RoadGraph(
         ("a", "b", "c", "d"), (1.0, 9.0, 5.0, 1.0), ((1, 2), (3,), (3,), ()), ((0,), (1,), (2,), (3,))
     )
-    assert routing.fill(graph, [0, 3], "here") == (0, 2, 3)
-    assert routing.fill(graph, [0, 1, 1, 3], "here") == (0, 1, 3)
-    with pytest.raises(SadqError, match="no way leads from the road 'd' to 'a'"):
-        routing.fill(graph, [3, 0], "here")
+    shortest = routing.ShortestWays(graph)
+    assert routing.fill(shortest, [0, 3]) == ((0, 2, 3), None)
+    assert routing.fill(shortest, [0, 1, 1, 3]) == ((0, 1, 3), None)
+    assert routing.fill(shortest, [0, 3, 0]) == ((), (3, 0))
     # Two lanes on road 1; only the second leads on, and the nearest to the lane is not it.
     links = routing.LinkGraph([0, 1, 1, 2], [0, 0, 1, 0], [[0, 1], [], [2], []], [1, 2, 3])
     assert list(routing.follow(links, (0, 1), 0)) == [(0, 1)]
     assert list(routing.follow(links, (0, 1, 2), 0)) == [(1, 2), (2, 3)]
     assert list(routing.follow(links, (0, 1, 2), 1)) == []
+
+
+def test_a_route_may_pass_a_road_twice(tmp_path: Path) -> None:
+    """A car goes once around a block and over its first side again before it leaves."""
+    route = ["road_0_1_0", "road_1_1_0", "road_2_1_1", "road_2_2_2", "road_1_2_3", "road_1_1_0", "road_2_1_0"]
+    config = Grid().write(tmp_path)
+    flow = Grid().flows()[1] | {"route": route, "endTime": 0}
+    (tmp_path / "flow.json").write_text(json.dumps([flow]))
+    summary = simulate(config, seconds=400, out=tmp_path / "out")
+    assert summary["total_finished"] == 1
+    with gzip.open(tmp_path / "out" / "vehicles.csv.gz", "rt") as file:
+        lanes = [row["drivable"] for row in csv.DictReader(file) if "_TO_" not in row["drivable"]]
+    roads = [lane.rpartition("_")[0] for lane in lanes]
+    assert [road for index, road in enumerate(roads) if index == 0 or road != roads[index - 1]] == route
 
 
 def test_only_links_in_use_are_kept() -> None:

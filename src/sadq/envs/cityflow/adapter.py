@@ -1,7 +1,6 @@
 """CityFlow's own engine, the `cityflow` module, behind the same observations, actions and rewards as ours."""
 
 import contextlib
-import importlib
 import json
 import tempfile
 from pathlib import Path
@@ -11,13 +10,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from sadq.envs.cityflow.engine_process import EngineError, EngineProcess
 from sadq.envs.cityflow.environment import CityFlow
 from sadq.envs.cityflow.sources import named_files, record
 from sadq.errors import SadqError
 
 
 class CityFlowEngine(gymnasium.Env):
-    """The environment on one engine of the `cityflow` module, with one thread, which is destroyed on `close`.
+    """The environment on one engine of the `cityflow` module, with one thread, in a process that ends on `close`.
 
     The module is on no package registry: it is built from github.com/cityflow-project/CityFlow. As with our engine, a
     seed decides on which lane each vehicle starts and its priority; `info["measures"]` comes with an episode's end.
@@ -26,7 +26,7 @@ class CityFlowEngine(gymnasium.Env):
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(self, environment: CityFlow):
-        self._engine: Any = None
+        self._engine: EngineProcess | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.environment = environment
         self.control = environment.control
@@ -37,22 +37,16 @@ class CityFlowEngine(gymnasium.Env):
         self._queued = 0
         self._green = np.zeros(len(self.control.signals), np.int32)
         self._waiting = np.zeros(len(self._lanes), np.int32)
-        try:
-            module = importlib.import_module("cityflow")
-        except ImportError as error:
-            raise SadqError(
-                f"engine='cityflow' needs the module `cityflow`, which cannot be imported ({error}): build it from "
-                "github.com/cityflow-project/CityFlow, or choose engine='native'."
-            ) from error
         self._folder = tempfile.TemporaryDirectory(prefix="sadq-cityflow-")
         with self._engine_trouble("could not be started"):
-            self._engine = module.Engine(str(self._write_config(Path(self._folder.name))), thread_num=1)
+            config = self._write_config(Path(self._folder.name))
+            self._engine = EngineProcess(config, self.control.signals, self._lanes)
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Where road net, demand and engine come from."""
-        version = getattr(importlib.import_module("cityflow"), "__version__", "unknown")
-        return record(self.environment.scenario) | {"engine": f"cityflow {version}", "lane_change": False}
+        engine = f"cityflow {self._started().version}"
+        return record(self.environment.scenario) | {"engine": engine, "lane_change": False}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -60,11 +54,10 @@ class CityFlowEngine(gymnasium.Env):
         super().reset(seed=seed)
         engine = self._started()
         with self._engine_trouble("failed to reset"):
-            engine.reset(False)
-            engine.set_random_seed(int(self.np_random.integers(2**31)))
+            engine.ask("reset", int(self.np_random.integers(2**31)))
             self._decisions, self._queued = 0, 0
             self._green = np.zeros(len(self.control.signals), np.int32)
-            self._show(self.control.green_phase[:, 0])
+            engine.ask("show", self.control.green_phase[:, 0].tolist())
             return self._observe(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -81,9 +74,8 @@ class CityFlowEngine(gymnasium.Env):
         clearing, steps = self.environment.steps
         with self._engine_trouble("failed in a step"):
             for phases, duration in ((first, clearing), (then, steps - clearing)):
-                self._show(phases)
-                for _ in range(duration):
-                    engine.next_step()
+                engine.ask("show", phases.tolist())
+                engine.ask("advance", duration)
             self._green = goal
             observation = self._observe()
             self._decisions += 1
@@ -94,8 +86,10 @@ class CityFlowEngine(gymnasium.Env):
         return observation, reward, False, truncated, info
 
     def close(self) -> None:
-        """Destroy the engine, whose threads end with it; a second call does nothing."""
-        self._engine = None
+        """End the engine's process, however its engine stands; a second call does nothing."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -104,24 +98,26 @@ class CityFlowEngine(gymnasium.Env):
         with contextlib.suppress(Exception):  # the interpreter may be half gone
             self.close()
 
-    def _started(self) -> Any:
+    def _started(self) -> EngineProcess:
         if self._engine is None:
             raise SadqError("environment CityFlow is closed, expected an open one: make another.")
         return self._engine
 
     @contextlib.contextmanager
     def _engine_trouble(self, what: str) -> Any:
-        """An engine that raised is in no known state: destroy it, and tell in one sentence."""
+        """An engine that raised is in no known state: end it, and tell in one sentence."""
         try:
             yield
         except BaseException as error:
             self.close()
-            if not isinstance(error, Exception) or isinstance(error, SadqError):
+            if not isinstance(error, EngineError):
                 raise
-            message = " ".join(str(error).split())
-            raise SadqError(
-                f"CityFlow's engine {what} ({type(error).__name__}: {message}): make another one."
-            ) from error
+            if str(error).startswith(("ImportError", "ModuleNotFoundError")):
+                raise SadqError(
+                    f"engine='cityflow' needs the module `cityflow`, which cannot be imported ({error}): build it from "
+                    "github.com/cityflow-project/CityFlow, or choose engine='native'."
+                ) from error
+            raise SadqError(f"CityFlow's engine {what} ({error}): make another one.") from error
 
     def _write_config(self, folder: Path) -> Path:
         """The scenario's configuration with absolute places, for the engine takes relative ones from where it runs."""
@@ -133,27 +129,23 @@ class CityFlowEngine(gymnasium.Env):
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
 
-    def _show(self, phases: np.ndarray) -> None:
-        for signal, phase in zip(self.control.signals, phases, strict=True):
-            self._started().set_tl_phase(signal, int(phase))
-
     def _observe(self) -> np.ndarray:
-        engine = self._started()
-        count, waiting = engine.get_lane_vehicle_count(), engine.get_lane_waiting_vehicle_count()
-        self._waiting = np.array([waiting[lane] for lane in self._lanes], np.int32)
-        return self.control.observe(self._green, np.array([count[lane] for lane in self._lanes]), self._waiting)
+        vehicles, waiting = (np.array(lanes, np.int32) for lanes in self._started().ask("look"))
+        self._waiting = waiting
+        return self.control.observe(self._green, vehicles, waiting)
 
     def _measures(self) -> dict[str, float]:
         """As `CityFlow.measures` has them."""
-        engine, decisions = self._started(), self._decisions or 0
+        decisions = self._decisions or 0
         created = np.searchsorted(self.environment.departures.created, decisions * self.environment.steps[1])
-        inside, present = engine.get_vehicle_count(), len(engine.get_vehicles(include_waiting=True))
+        travel_time, inside, present = self._started().ask("measured")
         return {
-            "average_travel_time": float(engine.get_average_travel_time()),
+            "average_travel_time": float(travel_time),
             "throughput": float(created - present),
             "queue_length": self._queued / max(decisions, 1),
             "final_queue": float(self.control.queue(self._waiting)),
             "vehicles_inside": float(inside),
             "vehicles_outside": float(present - inside),
             "fault": 0.0,
+            "lacking": 0.0,
         }

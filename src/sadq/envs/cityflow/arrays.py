@@ -33,8 +33,25 @@ def put(values: Array, index: Array, new: Array) -> Array:
     return values.at[index].set(new, mode="drop")
 
 
+@jax.custom_batching.custom_vmap
+def lower(values: Array, index: Array, new: Array) -> Array:
+    """One-dimensional `values` with the least of it and of all that `new` has for an index there."""
+    return values.at[index].min(new, mode="drop")
+
+
 @put.def_vmap
 def _put_batched(size: int, batched: list[bool], values: Array, index: Array, new: Array) -> tuple[Array, bool]:
+    return _flat(put, size, batched, values, index, new)
+
+
+@lower.def_vmap
+def _lower_batched(size: int, batched: list[bool], values: Array, index: Array, new: Array) -> tuple[Array, bool]:
+    return _flat(lower, size, batched, values, index, new)
+
+
+def _flat(
+    write: Callable, size: int, batched: list[bool], values: Array, index: Array, new: Array
+) -> tuple[Array, bool]:
     values, index, new = (
         part if is_batched else jnp.broadcast_to(part, (size, *jnp.shape(part)))
         for part, is_batched in zip((values, index, new), batched, strict=True)
@@ -42,7 +59,7 @@ def _put_batched(size: int, batched: list[bool], values: Array, index: Array, ne
     width = values.shape[1]
     start = jnp.arange(size, dtype=index.dtype)[:, None] * width
     at = jnp.where(index < width, index + start, size * width)
-    return put(values.reshape(-1), at.reshape(-1), new.reshape(-1)).reshape(values.shape), True
+    return write(values.reshape(-1), at.reshape(-1), new.reshape(-1)).reshape(values.shape), True
 
 
 def stored(*arrays: Array) -> tuple[Array, ...]:
@@ -68,6 +85,26 @@ def _stored_batched(size: int, batched: list[bool], *arrays: Array) -> tuple[tup
 def on_cpu() -> bool:
     """Whether the program is compiled for a CPU, which wants less work where an accelerator wants fewer kernels."""
     return jax.default_backend() == "cpu"
+
+
+def either(one: Callable[[Any], Any], other: Callable[[Any], Any], condition: Array, given: PyTree) -> PyTree:
+    """`one(given)` where the condition holds, else `other(given)`, for two that differ in nothing but their cost.
+
+    A batch takes `one` for all where it holds for any, instead of both for each.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def run(condition: Array, given: PyTree) -> PyTree:
+        return jax.lax.cond(condition, one, other, given)
+
+    @run.def_vmap
+    def _batched(size: int, batched: list[PyTree], condition: Array, given: PyTree) -> tuple[PyTree, PyTree]:
+        axes = jax.tree.map(lambda is_batched: 0 if is_batched else None, batched[1])
+        every, each = jax.vmap(one, in_axes=(axes,)), jax.vmap(other, in_axes=(axes,))
+        result = either(every, each, jnp.any(condition), given)
+        return result, jax.tree.map(lambda _: True, result)
+
+    return run(condition, given)
 
 
 def repeat(
@@ -113,17 +150,35 @@ def bit_words(mask: Array) -> Array:
     return jnp.sum(jnp.where(mask.reshape(_WORD, -1), bits[:, None], jnp.uint32(0)), axis=0, dtype=jnp.uint32)
 
 
+def running(counts: Array) -> Array:
+    """The sum of all entries up to each one, itself included, i32[n].
+
+    By blocks, within each and then over their sums: linear, and unlike a scan a few loops that vectorise.
+    """
+    size = len(counts)
+    if size <= _WORD:
+        index = jnp.arange(size)
+        return jnp.sum(jnp.where(index[:, None] <= index, counts[:, None], 0), axis=0, dtype=jnp.int32)
+    blocks = jnp.pad(counts, (0, -size % _WORD)).reshape(-1, _WORD)
+    index = jnp.arange(_WORD)
+    within = jnp.sum(jnp.where(index[:, None] <= index, blocks[:, :, None], 0), axis=1, dtype=jnp.int32)
+    before = running(within[:, -1]) - within[:, -1]
+    return (within + before[:, None]).reshape(-1)[:size]
+
+
 def pack(words: Array, start: Array | int, size: int, fill: int) -> tuple[Array, Array]:
     """(indices of the set bits number `start` to `start + size`, padded with `fill`; how many are set in all).
 
-    The n-th set bit is searched for by counting: a cumulative sum or a sort over all entries would cost several times
-    the rest of a step. The order is fixed, but not that of the entries.
+    The n-th set bit is searched for by counting: a sort over all entries would cost several times the rest of a step.
+    The order is fixed, but not that of the entries.
     """
     counts = jax.lax.population_count(words).astype(jnp.int32)
-    index = jnp.arange(len(words))
-    through = jnp.sum(jnp.where(index[:, None] <= index, counts[:, None], 0), axis=0, dtype=jnp.int32)
+    (through,) = stored(running(counts))
     wanted = start + jnp.arange(size, dtype=jnp.int32)
-    word = jnp.sum(through[:, None] <= wanted, axis=0, dtype=jnp.int32)
+    word = jnp.zeros_like(wanted)
+    for width in (1 << bit for bit in reversed(range(len(words).bit_length()))):  # the first word that goes beyond
+        there = jnp.minimum(word + width, len(words)) - 1
+        word = jnp.where((word + width <= len(words)) & (take(through, there) <= wanted), word + width, word)
     exists = word < len(words)
     word = jnp.minimum(word, len(words) - 1)
     remaining = wanted - (take(through, word) - take(counts, word))
@@ -138,6 +193,5 @@ def pack(words: Array, start: Array | int, size: int, fill: int) -> tuple[Array,
 
 
 def ranks(mask: Array) -> Array:
-    """How many are set before each entry of a short bool[n]."""
-    index = jnp.arange(len(mask))
-    return jnp.sum(mask[:, None] & (index[:, None] < index), axis=0, dtype=jnp.int32)
+    """How many are set before each entry of bool[n]."""
+    return running(mask.astype(jnp.int32)) - mask

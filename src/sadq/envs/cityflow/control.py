@@ -5,6 +5,7 @@ Written for NumPy and JAX arrays alike, and free of JAX itself, so that one code
 
 import collections
 import dataclasses
+import functools
 from typing import Any, Literal
 
 import numpy as np
@@ -16,13 +17,14 @@ from sadq.errors import SadqError
 MOST_ACTIONS = 4**6
 """Joint actions that one network head is given: six intersections of four greens each."""
 
-ActionMode = Literal["joint", "shared"]
+ActionMode = Literal["joint", "shared", "each"]
+"""One action names the greens of all signals, or one green for all; or every signal has an action of its own."""
 Reward = Literal["waiting", "pressure"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Control:
-    """Signals, their phases, and the lanes around them. S signals, at most G greens each, L lanes.
+    """Signals, their phases, and the lanes around them. S signals, at most G greens each, at most W lanes around one.
 
     A phase that lets only right turns go, or nobody, is a clearing one ("yellow"); all others are greens, and a decision
     names one of these for every signal. A green's own clearing phase is the one that follows it, as in the paper's grid,
@@ -35,13 +37,15 @@ class Control:
     clearing_phase: np.ndarray  # i[S, G], -1 where there is none
     incoming: tuple[np.ndarray, ...]  # per signal the lanes that lead to it, in the order of their names
     outgoing: tuple[np.ndarray, ...]
-    service: np.ndarray  # f32[S, G, L], the share of a lane's links that a green lets go
-    pressure: np.ndarray  # f32[S, G, L], `service` less what the links lead to, shared among its lanes
+    lane_count: int
+    around: np.ndarray  # i[S, W], a signal's incoming and then its outgoing lanes, padded with the number of lanes
+    service: np.ndarray  # f32[S, G, W], the share of a lane's links that a green lets go
+    pressure: np.ndarray  # f32[S, G, W], `service` less what the links lead to, shared among its lanes
     mode: ActionMode
 
     @property
     def action_count(self) -> int:
-        return int(self.greens[0]) if self.mode == "shared" else int(np.prod(self.greens.astype(object)))
+        return int(np.prod(self.greens.astype(object))) if self.mode == "joint" else int(self.greens.max())
 
     @property
     def observation_size(self) -> int:
@@ -53,13 +57,17 @@ class Control:
         return np.append(np.cumprod(self.greens[:0:-1])[::-1], 1).astype(np.int32)
 
     def decode(self, action: Any) -> Any:
-        """The green of every signal, i32[S], that an action names."""
+        """The green of every signal, i32[S], that an action names, or that the actions of all signals do."""
+        if self.mode == "each":
+            return action
         if self.mode == "shared":
             return action + np.zeros(len(self.signals), np.int32)
         return action // self.places % self.greens.astype(np.int32)
 
     def encode(self, chosen: Any) -> Any:
         """The action that names these greens, i32[S]; of a shared one, the first signal's counts."""
+        if self.mode == "each":
+            return chosen
         return chosen[0] if self.mode == "shared" else (chosen * self.places).sum()
 
     def best(self, scores: Any) -> Any:
@@ -79,10 +87,21 @@ class Control:
 
     def observe(self, green: Any, vehicles: Any, waiting: Any, arrays: Any = np) -> Any:
         """f32[observation_size]: of each signal its green one-hot, then vehicles and waiting ones on incoming lanes."""
-        parts = []
+        shown = (green[:, None] == np.arange(self.green_phase.shape[1])).reshape(-1)
+        return arrays.concatenate([part.astype(np.float32) for part in (shown, vehicles, waiting)])[self._observed]
+
+    @functools.cached_property
+    def _observed(self) -> np.ndarray:
+        """Where an observation's entries are in all greens, vehicles and waiting vehicles one after the other."""
+        greens = self.green_phase.size
+        width, parts = self.green_phase.shape[1], []
         for signal, lanes in enumerate(self.incoming):
-            parts += [green[signal] == np.arange(self.greens[signal]), vehicles[lanes], waiting[lanes]]
-        return arrays.concatenate([part.astype(np.float32) for part in parts])
+            parts += [signal * width + np.arange(self.greens[signal]), greens + lanes, greens + self.lane_count + lanes]
+        return np.concatenate(parts)
+
+    def local(self, values: Any) -> Any:
+        """What is known by lane, for the lanes around each signal: [L] -> [S, W], 0 where there is none."""
+        return values[np.minimum(self.around, self.lane_count - 1)] * (self.around < self.lane_count)
 
     def queue(self, waiting: Any) -> Any:
         """How many of the waiting vehicles, by lane, wait on lanes that lead to a signal."""
@@ -106,15 +125,10 @@ def control_of(network: RoadNetwork, mode: ActionMode = "joint") -> Control:
     if not signals:
         raise SadqError("the road net has no intersection with a signal, expected at least one: choose another net.")
     roads = {road.name: road for road in network.scenario.net.roads}
-    phases = [_phases(signal) for signal in signals]
+    phases = [_phases(signal, mode == "each") for signal in signals]
     greens = np.array([len(of) for of, _ in phases])
     _check_size(greens, mode)
     most = int(greens.max())
-    service = np.zeros((len(signals), most, len(lanes)), np.float32)
-    pressure = np.zeros_like(service)
-    for index, signal in enumerate(signals):
-        for green, phase in enumerate(phases[index][0]):
-            service[index, green], pressure[index, green] = _weights(signal, phase, lanes)
 
     def around(end: str, signal: Intersection) -> np.ndarray:
         names = [
@@ -126,13 +140,23 @@ def control_of(network: RoadNetwork, mode: ActionMode = "joint") -> Control:
         # The engine lists lanes by name, and so does the original environment's observation.
         return np.array([lanes[name] for name in sorted(names)], int)
 
+    incoming, outgoing = (tuple(around(end, signal) for signal in signals) for end in ("end", "start"))
+    near = [np.concatenate(pair) for pair in zip(incoming, outgoing, strict=True)]
+    widest = max(map(len, near))
+    service, pressure = (np.zeros((len(signals), most, widest), np.float32) for _ in range(2))
+    for index, signal in enumerate(signals):
+        for green, phase in enumerate(phases[index][0]):
+            for weights, found in zip((service, pressure), _weights(signal, phase, lanes), strict=True):
+                weights[index, green, : len(near[index])] = [found.get(lane, 0.0) for lane in near[index].tolist()]
     return Control(
         signals=tuple(signal.name for signal in signals),
         greens=greens,
         green_phase=np.array([_padded(of, most) for of, _ in phases], np.int32),
         clearing_phase=np.array([_padded(of, most) for _, of in phases], np.int32),
-        incoming=tuple(around("end", signal) for signal in signals),
-        outgoing=tuple(around("start", signal) for signal in signals),
+        incoming=incoming,
+        outgoing=outgoing,
+        lane_count=len(lanes),
+        around=np.array([np.pad(of, (0, widest - len(of)), constant_values=len(lanes)) for of in near]),
         service=service,
         pressure=pressure,
         mode=mode,
@@ -153,11 +177,13 @@ def _check_size(greens: np.ndarray, mode: ActionMode) -> None:
         )
 
 
-def _phases(signal: Intersection) -> tuple[list[int], list[int]]:
-    """(green phases, the clearing phase of each or -1)."""
+def _phases(signal: Intersection, any_phase: bool) -> tuple[list[int], list[int]]:
+    """(green phases, the clearing phase of each or -1); with `any_phase` a signal of right turns has those for greens."""
     right = {index for index, link in enumerate(signal.road_links) if link.kind == LINK_KINDS["turn_right"]}
     clearing = [index for index, phase in enumerate(signal.phases) if phase.road_links <= right]
     greens = [index for index in range(len(signal.phases)) if index not in clearing]
+    if not greens and any_phase:
+        return clearing, [-1] * len(clearing)
     if not greens:
         raise SadqError(
             f"the signal {signal.name!r} has no phase that lets more than right turns go, expected one at least: check its "
@@ -166,8 +192,8 @@ def _phases(signal: Intersection) -> tuple[list[int], list[int]]:
     return greens, [green + 1 if green + 1 in clearing else (clearing or [-1])[0] for green in greens]
 
 
-def _weights(signal: Intersection, phase: int, lanes: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """`service` and `pressure` of one phase, f[L] each."""
+def _weights(signal: Intersection, phase: int, lanes: dict[str, int]) -> tuple[dict[int, float], dict[int, float]]:
+    """`service` and `pressure` of one phase, by lane."""
     links: collections.Counter[int] = collections.Counter()
     open_links: collections.Counter[int] = collections.Counter()
     reached: dict[int, set[int]] = collections.defaultdict(set)
@@ -179,11 +205,13 @@ def _weights(signal: Intersection, phase: int, lanes: dict[str, int]) -> tuple[n
             for one in link.lane_links:
                 start = lanes[f"{link.start_road}_{one.start_lane}"]
                 reached[start].add(lanes[f"{link.end_road}_{one.end_lane}"])
-    service, pressure = np.zeros(len(lanes)), np.zeros(len(lanes))
+    service: dict[int, float] = {}
+    pressure: dict[int, float] = collections.defaultdict(float)
     for lane, count in open_links.items():
         service[lane] = share = count / links[lane]
         pressure[lane] += share
-        pressure[sorted(reached[lane])] -= share / len(reached[lane])
+        for beyond in sorted(reached[lane]):
+            pressure[beyond] -= share / len(reached[lane])
     return service, pressure
 
 

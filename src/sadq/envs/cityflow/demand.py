@@ -8,7 +8,6 @@ from typing import IO, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from sadq.envs.cityflow.files import Flow
 from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 from sadq.types import Array
@@ -47,9 +46,11 @@ def drawn_trips(network: RoadNetwork, steps: int, seed: int | None = None) -> Tr
     """The trips of the first steps, with first lanes and priorities as the engine draws them from a seed.
 
     The engine draws a priority and a thread number as it creates each vehicle of a step, flow by flow, and then the
-    first lanes, road by road.
+    first lanes, road by road. It finds out that a flow's roads are not connected when the first vehicles of it ask for
+    their lanes: these have drawn their two numbers by then.
     """
-    flow, count, created = _created(network.scenario.flows, network.scenario.interval, steps)
+    flow, count, created = _created(network, steps)
+    lost = np.isin(flow, list(network.left_out))
     raw = np.random.RandomState(network.scenario.seed if seed is None else seed)  # noqa: NPY002  the same Mersenne Twister
     road_of = _first_roads(network)
     choices = [sorted(start) for start in network.starts]
@@ -58,18 +59,20 @@ def drawn_trips(network: RoadNetwork, steps: int, seed: int | None = None) -> Tr
     for start, end in zip(boundaries, boundaries[1:], strict=False):
         if start == end:
             continue
-        words = raw.randint(0, 2**32, 3 * (end - start), dtype=np.uint32)
+        by_road = sorted((trip for trip in range(start, end) if not lost[trip]), key=lambda trip: road_of[flow[trip]])
+        words = raw.randint(0, 2**32, 2 * (end - start) + len(by_road), dtype=np.uint32)
         priority[start:end] = words[: 2 * (end - start) : 2].view(np.int32)
-        by_road = sorted(range(start, end), key=lambda trip: road_of[flow[trip]])
         for trip, word in zip(by_road, words[2 * (end - start) :], strict=True):
             options = choices[flow[trip]]
             lane[trip] = options[int(word) % len(options)]
-    return Trips(flow, count, created, lane, priority)
+    return Trips(*(column[~lost] for column in (flow, count, created, lane, priority)))
 
 
 def read_trips(path: str | Path, network: RoadNetwork, steps: int) -> Trips:
     """The trips of the first steps, with first lanes and priorities from a table `vehicle,...,first_lane,priority`."""
-    flow, count, created = _created(network.scenario.flows, network.scenario.interval, steps)
+    flow, count, created = _created(network, steps)
+    kept = ~np.isin(flow, list(network.left_out))
+    flow, count, created = flow[kept], count[kept], created[kept]
     lanes = {name: number for number, name in enumerate(network.lane_names)}
     given: dict[str, tuple[int, int]] = {}
     with _opened(Path(path)) as file:
@@ -124,29 +127,34 @@ def demand_of(network: RoadNetwork, trips: Trips) -> Demand:
     )
 
 
-def _created(flows: tuple[Flow, ...], interval: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(flow, number within it, step) of every vehicle, by the engine's clock of each flow."""
+def _created(network: RoadNetwork, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(flow, number within it, step) of every vehicle, by the engine's clock of each flow.
+
+    A flow that is left out has the vehicles of the first step in which it creates any.
+    """
+    flows, interval = network.scenario.flows, network.scenario.interval
+    every, first, last = (np.array([getattr(flow, name) for flow in flows]) for name in ("interval", "start", "end"))
+    waited, count, time = every.astype(float), np.zeros(len(flows), int), 0.0
+    connected = ~np.isin(np.arange(len(flows)), list(network.left_out))
     found = []
-    for index, flow in enumerate(flows):
-        waited, time, count = flow.interval, 0.0, 0
-        for step in range(steps):
-            if flow.end != -1 and time > flow.end:
-                break
-            if time >= flow.start:
-                while waited >= flow.interval:
-                    found.append((step, index, count))
-                    count += 1
-                    waited -= flow.interval
-                waited += interval
-            time += interval
-    found.sort()
-    table = np.array(found, int).reshape(-1, 3)
+    for step in range(steps):
+        active = (time >= first) & ((last == -1) | (time <= last)) & (connected | (count == 0))
+        due = active & (waited >= every)
+        while due.any():
+            found.append(np.stack([np.full(due.sum(), step), np.flatnonzero(due), count[due]], axis=1))
+            waited[due] -= every[due]
+            count[due] += 1
+            due &= waited >= every
+        waited[active] += interval
+        time += interval
+    table = np.concatenate(found) if found else np.zeros((0, 3), int)
+    table = table[np.lexsort((table[:, 2], table[:, 1], table[:, 0]))]
     return table[:, 1], table[:, 2], table[:, 0]
 
 
 def _first_roads(network: RoadNetwork) -> list[int]:
     number = {road.name: index for index, road in enumerate(network.scenario.net.roads)}
-    return [number[route[0]] for route in network.routes]
+    return [number[flow.anchors[0]] for flow in network.scenario.flows]
 
 
 def _opened(path: Path) -> IO[str]:

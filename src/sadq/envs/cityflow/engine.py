@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from sadq.envs.cityflow.admission import admit
-from sadq.envs.cityflow.arrays import bit_words, on_cpu, pack, put, repeat, stored, take
+from sadq.envs.cityflow.arrays import on_cpu, stored, take
 from sadq.envs.cityflow.car_following import (
     Number,
     headway_speed,
@@ -15,8 +15,10 @@ from sadq.envs.cityflow.car_following import (
     rounded,
     stop_before_speed,
 )
+from sadq.envs.cityflow.crossing_pairs import known_at, yields_by_pairs
 from sadq.envs.cityflow.demand import Demand
-from sadq.envs.cityflow.intersection import YIELD_DISTANCE, Threats, find_threats, yield_to
+from sadq.envs.cityflow.intersection import YIELD_DISTANCE, find_threats, yields_at_once
+from sadq.envs.cityflow.leaders import entrances, leaders, lengths
 from sadq.envs.cityflow.moving import move
 from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.envs.cityflow.tables import (
@@ -24,8 +26,10 @@ from sadq.envs.cityflow.tables import (
     ON_LINK,
     TURN_AHEAD,
     TURN_SPEED,
+    Kinds,
+    Sizes,
+    Tables,
     kind_of,
-    link_and_kind_of,
     link_of,
     make_tables,
     of_kind,
@@ -48,14 +52,40 @@ class State(NamedTuple):
     finished: Array  # i32[]
     finished_steps: Array  # i32[] travel times of the finished, summed
     fault: Array  # i32[] the bits above: a size was too small, and what follows is wrong
+    lacking: (
+        Array  # i32[2] vehicles inside the net, and changes of drivable, that there was no room for: most in a step
+    )
+
+
+class Frame(NamedTuple):
+    """All of a simulator that is no array."""
+
+    slots: int
+    movers: tuple[int, int]
+    by_pairs: bool
+    chunk: int
+    dtype: jnp.dtype
+    interval: float
+    sizes: Sizes
+    kinds: Kinds
 
 
 class Simulator:
     """A network compiled to constants, for `capacity` vehicles inside the net at once.
 
-    At most `movers` vehicles may change drivables in one step. Vehicles that may have to yield are looked at `chunk` at
-    a time, as many times as it takes.
+    At most `movers` vehicles may change drivables in one step: on a CPU all of them, where few are cheaper only while
+    they are few. Vehicles that may have to yield are looked at `chunk` at a time, as many times as it takes: `by_pairs`
+    with those that they may have to let through, which is for CPUs, or with all crossings at once. Both give the same.
     """
+
+    slots: int
+    movers: tuple[int, int]
+    by_pairs: bool
+    chunk: int
+    dtype: jnp.dtype
+    interval: float
+    sizes: Sizes
+    tables: Tables
 
     def __init__(
         self,
@@ -63,15 +93,33 @@ class Simulator:
         capacity: int,
         movers: int | None = None,
         chunk: int | None = None,
+        by_pairs: bool | None = None,
         dtype: jnp.dtype = jnp.float32,
     ) -> None:
-        self.network = network
         self.slots = -(-(capacity + 1) // 32) * 32
-        self.movers = min(self.slots, movers or max(64, self.slots // 16))
-        self.chunk = min(self.slots, chunk or (32 if on_cpu() else self.slots))
+        most = movers or (self.slots if on_cpu() else max(64, self.slots // 4))
+        self.movers = min(most, max(64, self.slots // 16)), min(most, self.slots)
+        self.by_pairs = on_cpu() if by_pairs is None else by_pairs
+        self.chunk = min(self.slots, chunk or (_chunk(self.slots) if on_cpu() else self.slots))
         self.dtype = jnp.dtype(dtype)
         self.interval = network.scenario.interval
         self.tables, self.sizes = make_tables(network, self.dtype)
+
+    def parts(self) -> tuple["Frame", Tables]:
+        """(what a compiled program is made for, its arrays): two simulators with equal frames can share a program."""
+        frame = Frame(
+            self.slots, self.movers, self.by_pairs, self.chunk, self.dtype, self.interval, self.sizes, self.tables.kinds
+        )
+        return frame, self.tables._replace(kinds=None)
+
+    @classmethod
+    def of_parts(cls, frame: "Frame", tables: Tables) -> "Simulator":
+        """The simulator that `parts` came from; the arrays may be those of a program under way."""
+        simulator = cls.__new__(cls)
+        for name in Frame._fields[:-1]:
+            setattr(simulator, name, getattr(frame, name))
+        simulator.tables = tables._replace(kinds=frame.kinds)
+        return simulator
 
     def initial(self, demand: Demand) -> State:
         """An empty net."""
@@ -99,13 +147,32 @@ class Simulator:
         free = (nobody - 1 - jnp.arange(self.slots, dtype=jnp.int32)) % self.slots  # nobody's own slot is at its end
         zero = jnp.int32(0)
         lists = Lists(ends, ends, free, jnp.int32(nobody))
-        return State(zero, vehicles, lists, demand.queue_start, zero, zero, zero)
+        return State(zero, vehicles, lists, demand.queue_start, zero, zero, zero, jnp.zeros(2, jnp.int32))
+
+    def grown(self, state: State, demand: Demand, smaller: "Simulator") -> State:
+        """A state of a smaller simulator of the same net, with more empty slots."""
+        empty, old, new = self.initial(demand), smaller.slots - 1, self.slots - 1
+
+        def renamed(slot: Array) -> Array:
+            return jnp.where(slot == old, new, slot)
+
+        def widened(column: Array, fill: Array) -> Array:
+            return jnp.concatenate([column, fill[smaller.slots :]])
+
+        vehicles = Vehicles(*map(widened, state.vehicles, empty.vehicles))
+        vehicles = vehicles._replace(
+            **{name: renamed(getattr(vehicles, name)) for name in ("leader", "follower", "blocker")}
+        )
+        added = jnp.arange(old, new, dtype=jnp.int32)
+        free = jnp.concatenate([added, state.lists.free[:old], jnp.full(1, new, jnp.int32)])
+        lists = Lists(renamed(state.lists.head), renamed(state.lists.tail), free, state.lists.free_count + len(added))
+        return state._replace(vehicles=vehicles, lists=lists)
 
     def step(self, demand: Demand, state: State, phases: Array) -> State:
         """The state one interval later, with signal i of `RoadNetwork.signals` in phase `phases[i]`."""
         # Leaders beyond the own drivable are those of the end of the last step: who is admitted now is not seen yet.
-        entrance = self._entrances(state)
-        vehicles, lists, queue, full = admit(
+        entrance = entrances(self.tables, self.sizes, state.vehicles, state.lists)
+        vehicles, lists, queue, refused = admit(
             self.tables, self.sizes, demand, state.time, state.vehicles, state.lists, state.queue
         )
         link = jnp.arange(self.sizes.links, dtype=jnp.int32)
@@ -113,18 +180,19 @@ class Simulator:
         interval = self._interval(state)
         speed, blocker, overfull = self._speeds(vehicles, lists, entrance, green, interval)
         vehicles = vehicles._replace(blocker=blocker)
-        vehicles, lists, ended, overflow = move(
-            self.tables, self.sizes, interval, self.movers, state.time, vehicles, lists, speed
-        )
-        travelled = jnp.where(ended.mask, state.time - take(demand.created, ended.trip), 0)
+        moved = move(self.tables, self.sizes, interval, self.movers, demand, state.time, vehicles, lists, speed)
         return state._replace(
             time=state.time + 1,
-            vehicles=vehicles,
-            lists=lists,
+            vehicles=moved.vehicles,
+            lists=moved.lists,
             queue=queue,
-            finished=state.finished + jnp.sum(ended.mask, dtype=jnp.int32),
-            finished_steps=state.finished_steps + jnp.sum(travelled, dtype=jnp.int32),
-            fault=state.fault | full * NO_SLOT | overflow * TOO_MANY_MOVERS | overfull * LINK_OVERFULL,
+            finished=state.finished + moved.finished,
+            finished_steps=state.finished_steps + moved.finished_steps,
+            fault=state.fault
+            | (refused > 0) * NO_SLOT
+            | (moved.changed > self.movers[1]) * TOO_MANY_MOVERS
+            | overfull * LINK_OVERFULL,
+            lacking=jnp.maximum(state.lacking, jnp.stack([refused, moved.changed - self.movers[1]])),
         )
 
     def _interval(self, state: State) -> Number:
@@ -139,43 +207,6 @@ class Simulator:
     def _kind(self, traits: Array) -> Array:
         return kind_of(traits, self.sizes)
 
-    def _length(self, vehicles: Vehicles, slot: Array) -> Array:
-        return of_kind(self.tables.kinds.length, self._kind(take(vehicles.traits, slot)), self.dtype)
-
-    def _entrances(self, state: State) -> Array:
-        """Whom a vehicle about to enter a drivable follows: i32[drivables + 1].
-
-        On a lane its last vehicle; on a link the rearmost on any link from the same lane, for these overlap.
-        """
-        vehicles, tail = state.vehicles, state.lists.tail
-        best = jnp.full(self.sizes.lanes, vehicles.nobody, jnp.int32)
-        best_rear = jnp.full(self.sizes.lanes, jnp.inf, self.dtype)
-        for column in range(self.tables.siblings.shape[1]):
-            candidate = take(tail, self.tables.siblings[:, column])
-            rear = take(vehicles.distance, candidate) - self._length(vehicles, candidate)
-            closer = (candidate != vehicles.nobody) & (rear < best_rear)
-            best, best_rear = jnp.where(closer, candidate, best), jnp.where(closer, rear, best_rear)
-        return jnp.concatenate([tail[: self.sizes.lanes], take(best, self.tables.link_start), tail[-1:]])
-
-    def _ahead(self, vehicles: Vehicles, head: Array, entrance: Array) -> tuple[Array, Array]:
-        """(leader, gap) of the first vehicle of each drivable, on the drivables that it comes to next."""
-        nobody = vehicles.nobody
-        place = take(vehicles.place, head)
-        sight = of_kind(self.tables.kinds.sight, self._kind(take(vehicles.traits, head)), self.dtype)
-        to_end = take(vehicles.drivable_length, head) - take(vehicles.distance, head)
-        leader, gap = jnp.full_like(head, nobody), jnp.zeros_like(to_end)
-        looking = head != nobody
-        for hop in range(1, self.sizes.hops_ahead + 1):
-            following = take(self.tables.places.drivable, place + hop)
-            looking &= following < self.sizes.drivables
-            found = take(entrance, following)
-            found_gap = to_end + take(vehicles.distance, found) - self._length(vehicles, found)
-            takes = looking & (found != nobody)
-            leader, gap = jnp.where(takes, found, leader), jnp.where(takes, found_gap, gap)
-            to_end = to_end + take(self.tables.drivable_length, following)
-            looking &= ~takes & ~(to_end > sight)
-        return leader, gap
-
     def _speeds(
         self, vehicles: Vehicles, lists: Lists, entrance: Array, green: Array, interval: Number
     ) -> tuple[Array, Array, Array]:
@@ -187,21 +218,23 @@ class Simulator:
         min_gap = of_kind(kinds.min_gap, kind, dtype)
         (rear,) = stored(distance - of_kind(kinds.length, kind, dtype))
 
-        found, overfull = find_threats(self.tables, self.sizes, interval, vehicles, lists, green)
-        is_open = self._open_links(vehicles, lists.tail, green)
-        furthest = jnp.max(jnp.where(found.slot == nobody, -jnp.inf, self.tables.crossing_distance), axis=0)
-        furthest = jnp.append(furthest, -jnp.inf)  # that of no link
-        first_leader, first_gap = self._ahead(vehicles, lists.head, entrance)
-        first_at = jnp.where(lists.head == nobody, self.slots, lists.head)
-        leader = put(vehicles.leader, first_at, first_leader)
+        link = link_of(vehicles.traits, self.sizes)
+        if self.by_pairs:
+            known = known_at(self.tables, self.sizes, vehicles, lists, green)
+            furthest, overfull = self.tables.furthest_crossing, jnp.bool_(False)
+        else:
+            found, overfull = find_threats(self.tables, self.sizes, interval, vehicles, lists, green)
+            furthest = jnp.max(jnp.where(found.slot == nobody, -jnp.inf, self.tables.crossing_distance), axis=0)
+            furthest = jnp.append(furthest, -jnp.inf)  # that of no link
+        leader, first_gap, is_first = leaders(self.tables, self.sizes, vehicles, lists.head, entrance)
         leader_speed, leader_traits, leader_rear, is_open, furthest = stored(
             take(speed, leader),
             take(vehicles.traits, leader),
             take(rear, leader),
-            take(is_open, link_and_kind_of(vehicles.traits)),
-            take(furthest, link_of(vehicles.traits, self.sizes)),
+            self._is_open(vehicles, lists.tail, green, link, of_kind(kinds.length, kind, dtype)),
+            take(furthest, link),
         )
-        gap = put(leader_rear - distance, first_at, first_gap)
+        gap = jnp.where(is_first, first_gap, leader_rear - distance)
         leader_kind = self._kind(leader_traits)
         leader_brake = of_kind(kinds.brake, leader_kind, dtype)
         leader_usual = of_kind(kinds.usual_brake, leader_kind, dtype)
@@ -230,7 +263,12 @@ class Simulator:
         queued = (vehicles.leader != nobody) & (vehicles.follower != nobody) & (leader_reach < leader_room)
         checks &= on_link | (speed > 0) | (wished > 0) | ~queued
         wished, checks = stored(wished, checks)
-        to_crossing, blocker = self._yields(vehicles, found, checks, interval)
+        if self.by_pairs:
+            to_crossing, blocker = yields_by_pairs(self.tables, self.sizes, interval, known, checks, self.chunk)
+        else:
+            to_crossing, blocker = yields_at_once(
+                self.tables, self.sizes, interval, vehicles, found, checks, self.chunk
+            )
         # No one is held at the line and yields further on: one distance to stop within is enough.
         stop_within = jnp.where(held, to_line, to_crossing - YIELD_DISTANCE)
         stopping = stop_before_speed(
@@ -244,33 +282,17 @@ class Simulator:
         wished = jnp.minimum(wished, jnp.where((flags & DEAD_END) != 0, ending, _NO_LANE_CHANGE_LIMIT))
         return jnp.maximum(wished, speed - rounded(brake * interval)), blocker, overfull
 
-    def _open_links(self, vehicles: Vehicles, tail: Array, green: Array) -> Array:
-        """Whether each link, for each type of vehicle, has green and room at its end: bool[(links + 1) * kinds].
-
-        The last row stands for no link, which is open.
-        """
-        last = take(tail, self.tables.link_end)
-        lengths = jnp.asarray(self.tables.kinds.length, self.dtype)
-        lengths = jnp.pad(lengths, (0, self.sizes.kinds - len(lengths)))
-        room = take(vehicles.distance, last)[:, None] > self._length(vehicles, last)[:, None] + lengths
+    def _is_open(self, vehicles: Vehicles, tail: Array, green: Array, link: Array, length: Array) -> Array:
+        """Whether the link ahead of each vehicle has green, and room for it at the end: bool[V]; no link is open."""
+        last = tail[: self.sizes.lanes]
         flowing = (last == vehicles.nobody) | (take(vehicles.speed, last) >= _ROOM_SPEED)
-        is_open = green[:, None] & (room | flowing[:, None])
-        return jnp.append(is_open.reshape(-1), jnp.ones(self.sizes.kinds, bool))
+        reached = jnp.append(jnp.where(flowing, jnp.inf, take(vehicles.distance, last)), jnp.inf)
+        taken = jnp.append(lengths(self.tables, self.sizes, vehicles, last), 0)
+        reached, taken = stored(reached, taken)
+        end = take(self.tables.link_end, link)
+        return take(jnp.append(green, True), link) & (take(reached, end) > take(taken, end) + length)
 
-    def _yields(self, vehicles: Vehicles, found: Threats, checks: Array, interval: Number) -> tuple[Array, Array]:
-        """`yield_to` of all vehicles that `checks` names, a chunk at a time."""
-        nobody = vehicles.nobody
-        words = bit_words(checks)
 
-        def chunk(constants: tuple, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-            vehicles, found, words, interval = constants
-            start, _, distance, blocker = carry
-            slots, count = pack(words, start, self.chunk, nobody)
-            there, whom = yield_to(self.tables, self.sizes, interval, vehicles, found, slots)
-            at = jnp.where(slots == nobody, self.slots, slots)
-            return start + self.chunk, count, put(distance, at, there), put(blocker, at, whom)
-
-        nothing = jnp.full(self.slots, jnp.inf, self.dtype), jnp.full(self.slots, nobody, jnp.int32)
-        start = (jnp.int32(0), jnp.int32(1), *nothing)
-        constants, rounds = (vehicles, found, words, interval), -(-self.slots // self.chunk)
-        return repeat(chunk, lambda carry: carry[0] < carry[1], constants, start, rounds)[0][2:]
+def _chunk(slots: int) -> int:
+    """Of vehicles that may have to yield: about as many as there are in a step, for each chunk has a price of its own."""
+    return max(32, slots // 16 // 32 * 32)

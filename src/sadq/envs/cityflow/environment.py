@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import gymnasium
 import jax
@@ -12,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.base import Environment
+from sadq.envs.cityflow.capacity import FULL_JAM, GRID_JAM, jammed, most_inside
 from sadq.envs.cityflow.control import ActionMode, Control, Reward, control_of
 from sadq.envs.cityflow.demand import Demand
-from sadq.envs.cityflow.engine import Simulator, State
+from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, TOO_MANY_MOVERS, Simulator, State
 from sadq.envs.cityflow.episodes import Departures, departures_of, draw_demand
 from sadq.envs.cityflow.grid import Grid
 from sadq.envs.cityflow.road_network import RoadNetwork, build
@@ -66,9 +68,11 @@ class CityFlow(Environment):
     green_seconds: float = 30.0
     yellow_seconds: float = 5.0
     capacity: int | None = None
-    """Vehicles inside the net at once, where more make every reward that follows NaN; None: see `default_capacity`."""
+    """Vehicles inside the net at once; with more, rewards are NaN and `trouble` says why. None: room for all vehicles of
+    an episode, or for a jam on all lanes that lead to a signal, whichever is less."""
     name: str = dataclasses.field(default="CityFlow", init=False)
     fixed_length: ClassVar[bool] = True
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"reward": ("waiting", "pressure"), "action": ("joint", "shared")}
     drawings: ClassVar[tuple[str, ...]] = (".png", ".gif")
 
     def __post_init__(self) -> None:
@@ -76,11 +80,11 @@ class CityFlow(Environment):
 
     @property
     def network(self) -> RoadNetwork:
-        return _network(self.scenario)
+        return network_of(self.scenario)
 
     @property
     def control(self) -> Control:
-        return _control(self.scenario, self.action)
+        return control_over(self.scenario, self.action)
 
     @property
     def simulator(self) -> Simulator:
@@ -89,7 +93,10 @@ class CityFlow(Environment):
     @property
     def slots(self) -> int:
         """Vehicles that there is room for."""
-        return self.capacity or default_capacity(self)
+        if self.capacity is not None:
+            return self.capacity
+        share = GRID_JAM if isinstance(self.scenario, Grid) else FULL_JAM
+        return min(jammed(self.network, np.concatenate(self.control.incoming), share), len(self.departures.flow))
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -116,6 +123,7 @@ class CityFlow(Environment):
             "engine": "native",
             "lane_change": False,
             "vehicles": len(self.departures.flow),
+            "flows_left_out": len(self.network.left_out),
             "capacity": self.slots,
         }
 
@@ -140,7 +148,12 @@ class CityFlow(Environment):
         return CityFlowState(self.simulator.initial(demand), demand, green, nobody, nobody, zero, zero)
 
     def transition(self, state: CityFlowState, action: Array, key: Key) -> tuple[CityFlowState, Array, Array]:
-        goal = self.control.decode(action)
+        reached = self.decided(state, self.control.decode(action))
+        reward = self.control.reward(self.reward, state.waiting, reached.waiting).astype(jnp.float32)
+        return reached, jnp.where(reached.traffic.fault > 0, jnp.nan, reward), jnp.bool_(False)
+
+    def decided(self, state: CityFlowState, goal: Array) -> CityFlowState:
+        """The state at the next decision, if these greens i32[S] are shown until then."""
         first, then = self.control.shown(state.green, goal)
         clearing, steps = self.steps
 
@@ -149,7 +162,7 @@ class CityFlow(Environment):
 
         traffic = jax.lax.fori_loop(0, steps, step, state.traffic)
         vehicles, waiting = self.lanes(traffic)
-        reached = CityFlowState(
+        return CityFlowState(
             traffic,
             state.demand,
             goal,
@@ -158,8 +171,6 @@ class CityFlow(Environment):
             state.decisions + 1,
             state.queued + self.control.queue(waiting),
         )
-        reward = self.control.reward(self.reward, state.waiting, waiting).astype(jnp.float32)
-        return reached, jnp.where(traffic.fault > 0, jnp.nan, reward), jnp.bool_(False)
 
     def observe(self, state: CityFlowState) -> Array:
         return self.control.observe(state.green, state.vehicles, state.waiting, jnp)
@@ -176,7 +187,8 @@ class CityFlow(Environment):
 
         `average_travel_time` is in seconds and over all vehicles that wanted to enter, those still under way or outside
         counted up to now; `throughput` are those that reached their goal; `queue_length` is the mean number of vehicles
-        that wait before signals after a decision, `final_queue` that after the last.
+        that wait before signals after a decision, `final_queue` that after the last. `fault` is not 0 where there was no
+        room for `lacking` more, and all that follows is wrong: `trouble` has the sentence for it.
         """
         traffic, demand = state.traffic, state.demand
         inside = self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length)
@@ -195,13 +207,37 @@ class CityFlow(Environment):
             "vehicles_inside": jnp.sum(inside),
             "vehicles_outside": jnp.sum(outside),
             "fault": traffic.fault,
+            "lacking": jnp.where(traffic.fault & NO_SLOT, traffic.lacking[0], traffic.lacking[1]),
         }
         return {name: value.astype(jnp.float32) for name, value in measured.items()}
+
+    def trouble(self, measures: Mapping[str, float]) -> str | None:
+        fault, lacking = int(measures["fault"]), int(measures["lacking"])
+        if fault & NO_SLOT:
+            most = min(len(self.departures.flow), most_inside(self.network))
+            enough = min(max(2 * self.slots, self.slots + lacking), most)
+            return (
+                f"{lacking} more vehicles wanted to be inside the net than capacity={self.slots} has room for: set "
+                f"capacity={enough}; {most} is always enough."
+            )
+        if fault & TOO_MANY_MOVERS:
+            movers = self.simulator.movers[1]
+            return (
+                f"{lacking} more vehicles went from one lane or link to the next in a second than there is room for with "
+                f"capacity={self.slots}, which is {movers}: set capacity={math.ceil(self.slots * (1 + lacking / movers))}."
+            )
+        if fault & LINK_OVERFULL:
+            return "vehicles overlap on a lane link until more are on it than fit: widen the scenario's gaps."
+        return None
 
     @property
     def departures(self) -> Departures:
         """Which vehicles an episode has."""
         return _departures(self.scenario, self.max_steps * self.steps[1])
+
+
+Made = TypeVar("Made", bound=CityFlow)
+PAPER_GRID = Grid()
 
 
 def make(
@@ -213,20 +249,9 @@ def make(
 
     `settings` are fields of `CityFlow`, and without `config` also of `Grid`: rows, columns, demand, seed and so on.
     """
-    of_grid = {field.name for field in dataclasses.fields(Grid) if field.type in (int, float)}
-    known = {field.name for field in dataclasses.fields(CityFlow) if field.init} - {"scenario"}
-    expected = sorted(known | {"config", "engine"} | (of_grid if config is None else set()))
-    unknown = sorted(settings.keys() - set(expected))
-    if unknown:
-        raise SadqError(
-            f"CityFlow has no setting {', '.join(unknown)}{' with a config' if of_grid & set(unknown) else ''}, expected "
-            f"{', '.join(expected)}: choose those."
-        )
     if engine not in ("native", "cityflow"):
         _refuse("engine", engine, "native or cityflow")
-    of_environment = {name: value for name, value in settings.items() if name in known}
-    grid = {name: value for name, value in settings.items() if name in of_grid}
-    environment = CityFlow(Grid(**grid) if config is None else config_file(config), **of_environment)
+    environment = made_of(CityFlow, settings, None if config is None else config_file(config), {"config", "engine"})
     if engine == "native":
         return environment
     from sadq.envs.cityflow.adapter import CityFlowEngine
@@ -234,42 +259,51 @@ def make(
     return CityFlowEngine(environment)
 
 
-def default_capacity(environment: CityFlow) -> int:
-    """Room for a jam on all lanes that lead to a signal, at the mean spacing of the demand, and for a quarter more.
+def made_of(
+    kind: type[Made], settings: Mapping[str, Any], files: Source | None, also: set[str], grid: Grid = PAPER_GRID
+) -> Made:
+    """An environment of a kind over files, or else over a grid, from fields of the kind and of the grid.
 
-    On generated grids four fifths of such a jam are enough, since each green keeps some lanes moving: the paper's grid
-    has room for 1,244 then, and held at most 879 after any decision of the policies here.
+    `also` are settings that the caller has taken out.
     """
-    network, lanes = environment.network, np.concatenate(environment.control.incoming)
-    rates = np.array([1 / flow.interval for flow in network.scenario.flows])
-    spacings = [flow.vehicle.length + flow.vehicle.min_gap for flow in network.scenario.flows]
-    jam = network.length[lanes].sum() * rates.sum() / (rates @ spacings)
-    return math.ceil(jam * (0.8 if isinstance(environment.scenario, Grid) else 1.25)) + 16
+    of_grid = {field.name for field in dataclasses.fields(Grid) if field.type in (int, float)}
+    known = {field.name for field in dataclasses.fields(kind) if field.init} - {"scenario"}
+    expected = sorted(known | also | (of_grid if files is None else set()))
+    if unknown := sorted(settings.keys() - set(expected)):
+        raise SadqError(
+            f"CityFlow has no setting {', '.join(unknown)}{' with a config' if of_grid & set(unknown) else ''}, expected "
+            f"{', '.join(expected)}: choose those."
+        )
+    of_kind = {name: value for name, value in settings.items() if name in known}
+    own = {name: value for name, value in settings.items() if name in of_grid}
+    return kind(dataclasses.replace(grid, **own) if files is None else files, **of_kind)
 
 
 @functools.lru_cache(maxsize=16)
-def _network(scenario: Source) -> RoadNetwork:
+def network_of(scenario: Source) -> RoadNetwork:
+    """A source's road net, laid out once for all who ask."""
     return build(scenario.scenario())
 
 
 @functools.lru_cache(maxsize=16)
-def _control(scenario: Source, mode: ActionMode) -> Control:
-    return control_of(_network(scenario), mode)
+def control_over(scenario: Source, mode: ActionMode) -> Control:
+    """The control of a source's signals, made once for all who ask."""
+    return control_of(network_of(scenario), mode)
 
 
 @functools.lru_cache(maxsize=16)
 def _simulator(scenario: Source, capacity: int) -> Simulator:
     with jax.ensure_compile_time_eval():  # its tables outlive the trace that asks for them first
-        return Simulator(_network(scenario), capacity)
+        return Simulator(network_of(scenario), capacity)
 
 
 @functools.lru_cache(maxsize=16)
 def _departures(scenario: Source, steps: int) -> Departures:
-    return departures_of(_network(scenario), steps)
+    return departures_of(network_of(scenario), steps)
 
 
 def _check(environment: CityFlow) -> None:
-    for field, choices in (("reward", ("waiting", "pressure")), ("action", ("joint", "shared"))):
+    for field, choices in environment.choices.items():
         if getattr(environment, field) not in choices:
             _refuse(field, getattr(environment, field), " or ".join(choices))
     for field, least in (("seconds", 0.0), ("green_seconds", 1.0), ("yellow_seconds", 0.0)):

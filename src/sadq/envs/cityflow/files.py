@@ -1,6 +1,7 @@
 """CityFlow's three files, config, road net and flow, read into plain records or refused in one sentence."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 from sadq.envs.cityflow.json_nodes import Node, load
@@ -226,7 +227,13 @@ def _phase(node: Node, link_count: int) -> SignalPhase:
 
 
 def _points(node: Node, at_least: int) -> Points:
-    points = tuple((point.number("x"), point.number("y")) for point in node.items("points"))
+    try:  # at once, for nearly all of a file are points; what is wrong with one is told the long way
+        points = tuple([(float(point["x"]), float(point["y"])) for point in node.value["points"]])
+        sound = all(type(point[axis]) in (int, float) for point in node.value["points"] for axis in "xy")
+    except (TypeError, KeyError, ValueError):
+        sound = False
+    if not sound or not all(math.isfinite(value) for point in points for value in point):
+        points = tuple((point.number("x"), point.number("y")) for point in node.items("points"))
     if len(points) < at_least or all(a == b for a, b in zip(points, points[1:], strict=False)):
         raise node.error(f"`points` needs at least {at_least} different points")
     return points

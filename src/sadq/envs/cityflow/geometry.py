@@ -11,6 +11,7 @@ import numpy as np
 from sadq.envs.cityflow.files import Points
 
 _TOLERANCE = 1e-8
+_BOX_MARGIN = 1e-3  # metres
 _CURVE_SEGMENTS = 10
 _MIN_CONTROL = 5.0  # metres that a drawn curve runs straight at either end, at least
 
@@ -91,35 +92,43 @@ def crossings(lines: list[Points]) -> list[Crossing]:
     steps = points[:, 1:] - points[:, :-1]
     lengths = np.sqrt(steps[..., 0] * steps[..., 0] + steps[..., 1] * steps[..., 1])
     travelled = np.concatenate([np.zeros((len(lines), 1)), np.cumsum(lengths, axis=1)], axis=1)
-    found = []
-    for first in range(len(lines) - 1):
-        others = slice(first + 1, len(lines))
-        found += _crossings_with(first, points[first], points[others], travelled[first], lengths[others])
-    return found
-
-
-def _crossings_with(
-    first: int, line: np.ndarray, others: np.ndarray, travelled: np.ndarray, other_lengths: np.ndarray
-) -> list[Crossing]:
-    a1, a2 = line[None, :-1, None], line[None, 1:, None]
-    b1, b2 = others[:, None, :-1], others[:, None, 1:]
+    first, second, i, j = _near_segments(points, lengths)
+    a1, a2, b1, b2 = points[first, i], points[first, i + 1], points[second, j], points[second, j + 1]
     u, v = a2 - a1, b2 - b1
     turn = _cross(u, v)
-    meeting = np.abs(turn) >= _TOLERANCE
     with np.errstate(divide="ignore", invalid="ignore"):
-        point = a1 + u * (_cross(b1 - a1, v) / turn)[..., None]
-        hit = meeting & _on_segment(a1, a2, point) & _on_segment(b1, b2, point)
-    flat = hit.reshape(len(others), -1)
-    found = []
-    for other in np.flatnonzero(flat.any(axis=1)):
-        i, j = np.unravel_index(np.argmax(flat[other]), hit.shape[1:])
-        # Segments parallel to the other link's add nothing to the distance on this one: so the engine counts.
-        passed = float(np.cumsum(np.append(0.0, np.where(meeting[other, i, :j], other_lengths[other, :j], 0.0)))[-1])
-        x, y = point[other, i, j]
-        on_first = float(travelled[i]) + _norm(x - line[i, 0], y - line[i, 1])
-        on_second = passed + _norm(x - others[other, j, 0], y - others[other, j, 1])
-        found.append(Crossing(first, first + 1 + int(other), on_first, on_second))
-    return found
+        point = a1 + u * (_cross(b1 - a1, v) / turn)[:, None]
+        hit = (np.abs(turn) >= _TOLERANCE) & _on_segment(a1, a2, point) & _on_segment(b1, b2, point)
+    # Candidates are in the order of the search, so of each pair's hits the first one counts.
+    pair, chosen = np.unique((first * len(lines) + second)[hit], return_index=True)
+    first, second, i, j, point = (values[hit][chosen] for values in (first, second, i, j, point))
+    # Segments parallel to the other link's add nothing to the distance on this one: so the engine counts.
+    meeting = np.abs(_cross(steps[first, i][:, None], steps[second])) >= _TOLERANCE
+    passed = np.cumsum(np.where(meeting, lengths[second], 0.0), axis=1)
+    passed = np.where(j > 0, np.take_along_axis(passed, np.maximum(j - 1, 0)[:, None], axis=1)[:, 0], 0.0)
+    on_first = travelled[first, i] + _distance(points[first, i], point)
+    on_second = passed + _distance(points[second, j], point)
+    return list(map(Crossing, first.tolist(), second.tolist(), on_first.tolist(), on_second.tolist()))
+
+
+def _near_segments(points: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(first link, second link, segment of the first, of the second) of all that may meet, in order.
+
+    A common point lies, within the engine's tolerance, in the boxes of both segments: no further out than half a short
+    segment's length and a little.
+    """
+    margin = lengths / 2 + _BOX_MARGIN
+    low = np.minimum(points[:, :-1], points[:, 1:]) - margin[..., None]
+    high = np.maximum(points[:, :-1], points[:, 1:]) + margin[..., None]
+    first, second = np.triu_indices(len(points), 1)
+    whole = ((low.min(1)[first] <= high.max(1)[second]) & (low.min(1)[second] <= high.max(1)[first])).all(-1)
+    first, second = first[whole], second[whole]
+    near = np.ones((len(first), lengths.shape[1], lengths.shape[1]), bool)
+    for axis in (0, 1):
+        near &= low[first, :, None, axis] <= high[second, None, :, axis]
+        near &= low[second, None, :, axis] <= high[first, :, None, axis]
+    pair, i, j = np.nonzero(near)
+    return first[pair], second[pair], i, j
 
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -131,6 +140,11 @@ def _on_segment(start: np.ndarray, end: np.ndarray, point: np.ndarray) -> np.nda
     to_start, to_end = point - start, point - end
     along = to_start[..., 0] * to_end[..., 0] + to_start[..., 1] * to_end[..., 1]
     return (np.abs(off) < _TOLERANCE) & (along < _TOLERANCE)
+
+
+def _distance(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    x, y = end[:, 0] - start[:, 0], end[:, 1] - start[:, 1]
+    return np.sqrt(x * x + y * y)
 
 
 def _norm(x: float, y: float) -> float:

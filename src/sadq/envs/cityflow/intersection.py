@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from sadq.envs.cityflow.arrays import repeat, stored, take
+from sadq.envs.cityflow.arrays import bit_words, pack, put, repeat, stored, take
 from sadq.envs.cityflow.car_following import Number, min_brake_distance, reach_steps, run_up
 from sadq.envs.cityflow.tables import BEYOND, ON_LINK, TURN_SPEED, Sizes, Tables, kind_of, link_of, of_kind
 from sadq.envs.cityflow.vehicles import Lists, Vehicles
@@ -30,27 +30,64 @@ def find_threats(
     The second value says that a link held more vehicles than were looked at.
     """
     slot, distance, overfull = _announced(tables, sizes, vehicles, lists, green)
-    # A vehicle in a circle of waiting ones is not waited for: that is how the engine breaks the circle.
-    circling = _circling(vehicles.blocker)
+    circling = circling_ones(vehicles.blocker)
     speed, traits, circling = stored(take(vehicles.speed, slot), take(vehicles.traits, slot), take(circling, slot))
-    kind, dtype = kind_of(traits, sizes), speed.dtype
-    acceleration = of_kind(tables.kinds.usual_acceleration, kind, dtype)
-    braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))
-    can_stop = (distance > 0) & (braking < distance - YIELD_DISTANCE)
-    target = jnp.where(tables.link_turns, TURN_SPEED, of_kind(tables.kinds.max_speed, kind, dtype))
-    rising = run_up(speed, target, acceleration, interval)
-    steps = jnp.where(can_stop, reach_steps(distance, speed, target, acceleration, interval, *rising), _MUST_YIELD)
-    harmless = (distance + of_kind(tables.kinds.length, kind, dtype) < 0) | circling
+    harmless, steps = threat_of(tables, sizes, interval, speed, traits, circling, tables.link_turns, distance)
     seen = stored(jnp.where(harmless, vehicles.nobody, slot), distance, steps)
 
     slot, distance, steps = stored(*(take(values.reshape(-1), tables.crossing_twin) for values in seen))
-    must, rank = steps == _MUST_YIELD, tables.crossing_rank
-    none = (tables.crossing_distance >= BEYOND) | ((rank > 0) & ~must)
-    steps = jnp.where((rank < 0) & ~must, steps - 0.5, steps)
+    passed, steps = by_rank(tables.crossing_rank, steps)
+    none = (tables.crossing_distance >= BEYOND) | passed
     return Threats(*stored(jnp.where(none, vehicles.nobody, slot), distance, steps)), overfull
 
 
-def _circling(blocker: Array) -> Array:
+def threat_of(
+    tables: Tables,
+    sizes: Sizes,
+    interval: Number,
+    speed: Array,
+    traits: Array,
+    circling: Array,
+    turns: Array,
+    to: Array,
+) -> tuple[Array, Array]:
+    """(whether a vehicle `to` metres before a crossing need not be let through, the steps that it needs to get there).
+
+    A vehicle in a circle of waiting ones is not waited for: that is how the engine breaks the circle.
+    """
+    kind, dtype = kind_of(traits, sizes), speed.dtype
+    acceleration = of_kind(tables.kinds.usual_acceleration, kind, dtype)
+    braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))
+    can_stop = (to > 0) & (braking < to - YIELD_DISTANCE)
+    target = jnp.where(turns, TURN_SPEED, of_kind(tables.kinds.max_speed, kind, dtype))
+    rising = run_up(speed, target, acceleration, interval)
+    steps = jnp.where(can_stop, reach_steps(to, speed, target, acceleration, interval, *rising), _MUST_YIELD)
+    return (to + of_kind(tables.kinds.length, kind, dtype) < 0) | circling, steps
+
+
+def by_rank(rank: Array, steps: Array) -> tuple[Array, Array]:
+    """(whether a link's rank alone lets it go first, the other's steps, less half a step where its rank is higher)."""
+    must = steps == _MUST_YIELD
+    return (rank > 0) & ~must, jnp.where((rank < 0) & ~must, steps - 0.5, steps)
+
+
+def goes_before(
+    steps: Array,
+    to: Array,
+    time: Array,
+    priority: Array,
+    other_steps: Array,
+    other_to: Array,
+    other_time: Array,
+    other_priority: Array,
+) -> Array:
+    """Whether a vehicle is at a crossing before another one; of equals, who is longer on its link or nearer to it."""
+    nearer = jnp.where(to == other_to, priority > other_priority, to < other_to)
+    wins_tie = jnp.where(time == other_time, nearer, time < other_time)
+    return (steps < other_steps) | ((steps == other_steps) & wins_tie)
+
+
+def circling_ones(blocker: Array) -> Array:
     """Whether following who blocks whom from each vehicle ends in a circle: bool[V].
 
     After 2^n jumps only those whose chain never ends are still at somebody, once 2^n exceeds the number of slots.
@@ -89,7 +126,7 @@ def _announced(
 
     first = take(lists.head, tables.link_start)
     approaching = green & (link_of(take(vehicles.traits, first), sizes) == link)
-    to_link = take(tables.drivable_length, tables.link_start) - take(vehicles.distance, first)
+    to_link = take(tables.lane_length, tables.link_start) - take(vehicles.distance, first)
     first, to_link, approaching = stored(first, to_link, approaching)
     slot = jnp.broadcast_to(jnp.where(approaching, first, nobody), crossing.shape)
     distance = to_link + crossing
@@ -107,7 +144,7 @@ def _announced(
     walk, overfull = repeat(on_link, lambda carry: jnp.any(carry[0] != nobody), vehicles, start, sizes.link_queue)
     _, slot, distance = walk
 
-    last = take(lists.tail, tables.link_end)
+    last = take(lists.tail, tables.link_end[:-1])
     front, length = take(vehicles.distance, last), lengths(take(vehicles.traits, last))
     came_from_here = take(tables.places.drivable, take(vehicles.previous, last)) == sizes.lanes + link
     front, length, last, came_from_here = stored(front, length, last, came_from_here)
@@ -115,6 +152,26 @@ def _announced(
     knows = (last != nobody) & came_from_here & (beyond + (front - length) < 0)
     slot, distance = stored(jnp.where(knows, last, slot), jnp.where(knows, -(front + beyond), distance))
     return slot, distance, overfull
+
+
+def yields_at_once(
+    tables: Tables, sizes: Sizes, interval: Number, vehicles: Vehicles, found: Threats, checks: Array, size: int
+) -> tuple[Array, Array]:
+    """`yield_to` of all vehicles that `checks` names, `size` at a time: [V] each."""
+    nobody, slots = vehicles.nobody, len(checks)
+
+    def chunk(constants: tuple, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        vehicles, found, words, interval = constants
+        start, _, distance, blocker = carry
+        asking, count = pack(words, start, size, nobody)
+        there, whom = yield_to(tables, sizes, interval, vehicles, found, asking)
+        at = jnp.where(asking == nobody, slots, asking)
+        return start + size, count, put(distance, at, there), put(blocker, at, whom)
+
+    nothing = jnp.full(slots, jnp.inf, vehicles.distance.dtype), jnp.full(slots, nobody, jnp.int32)
+    constants, begin = (vehicles, found, bit_words(checks), interval), (jnp.int32(0), jnp.int32(1), *nothing)
+    (_, _, distance, blocker), _ = repeat(chunk, lambda carry: carry[0] < carry[1], constants, begin, -(-slots // size))
+    return distance, blocker
 
 
 def yield_to(
@@ -149,10 +206,9 @@ def yield_to(
     rising = run_up(speed, target, acceleration, interval)
     steps = reach_steps(to_crossing, speed, target, acceleration, interval, *rising)
 
-    nearer = jnp.where(to_crossing == threat.distance, priority > threat_priority, to_crossing < threat.distance)
-    wins_tie = jnp.where(time == threat_time, nearer, time < threat_time)
-    goes_first = (steps < threat.steps) | ((steps == threat.steps) & wins_tie)
-
+    goes_first = goes_before(
+        steps, to_crossing, time, priority, threat.steps, threat.distance, threat_time, threat_priority
+    )
     braking = min_brake_distance(speed, of_kind(tables.kinds.brake, kind, dtype))
     can_stop = (to_crossing > 0) & (braking < to_crossing - YIELD_DISTANCE)
     yields = (threat.slot != nobody) & ~(crossing < from_start) & can_stop & ~goes_first

@@ -6,12 +6,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+from sadq.envs.cityflow.engine_numbers import read_number, read_whole
 from sadq.errors import SadqError
 
 
 def load(path: Path) -> "Node":
+    """The content of a file, its numbers as the engine reads them."""
     try:
-        return Node(json.loads(path.read_text(encoding="utf-8")), path, "")
+        content = json.loads(path.read_text(encoding="utf-8"), parse_float=read_number, parse_int=read_whole)
+        return Node(content, path, "")
     except OSError as error:
         raise SadqError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
     except UnicodeDecodeError:

@@ -1,34 +1,45 @@
 """Moving vehicles from drivable to drivable, and keeping each drivable's line of them in order."""
 
+import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from sadq.envs.cityflow.arrays import bit_words, pack, put, ranks, stored, take
+from sadq.envs.cityflow.arrays import bit_words, either, on_cpu, pack, put, ranks, stored, take
 from sadq.envs.cityflow.car_following import Number, rounded
+from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.tables import Sizes, Tables, kind_of, of_kind
 from sadq.envs.cityflow.vehicles import ON_LANE, Lists, Vehicles
 from sadq.types import Array
 
 
-class Ended(NamedTuple):
-    """Those of the vehicles that changed drivables, [movers], that reached the end of their way."""
+class Moved(NamedTuple):
+    """Vehicles after a step, and those that reached the end of their way in it."""
 
-    mask: Array
-    trip: Array
+    vehicles: Vehicles
+    lists: Lists
+    finished: Array  # i32[] how many
+    finished_steps: Array  # i32[] their travel times, summed
+    changed: Array  # i32[] how many vehicles left the drivable that they were on
 
 
 def move(
     tables: Tables,
     sizes: Sizes,
     interval: Number,
-    mover_count: int,
+    movers: tuple[int, int],
+    demand: Demand,
     time: Array,
     vehicles: Vehicles,
     lists: Lists,
     wished: Array,
-) -> tuple[Vehicles, Lists, Ended, Array]:
-    """Drive every vehicle at its new speed; the last value says that more than `mover_count` changed drivables."""
+) -> Moved:
+    """Drive every vehicle at its new speed.
+
+    There is room for `movers` that change drivables, on a CPU for the second number of them where the first is not
+    enough, and else for the second at once.
+    """
     old = vehicles.speed
     stops = wished < 0
     brake = of_kind(tables.kinds.brake, kind_of(vehicles.traits, sizes), old.dtype)
@@ -36,9 +47,24 @@ def move(
     distance = vehicles.distance + covered
     distance, left = stored(distance, distance > vehicles.drivable_length)
     vehicles = vehicles._replace(distance=distance, speed=jnp.where(stops, 0.0, wished))
+    words = bit_words(left)
+    count = jnp.sum(jax.lax.population_count(words), dtype=jnp.int32)
+    few, many = (functools.partial(_changed, tables, sizes, size) for size in movers)
+    given = demand.created, time, vehicles, lists, left, words
+    if not on_cpu() or movers[0] == movers[1]:
+        vehicles, lists, finished, steps = many(given)
+    else:
+        vehicles, lists, finished, steps = either(many, few, count > movers[0], given)
+    return Moved(vehicles, lists, finished, steps, count)
 
-    movers, count = pack(bit_words(left), 0, mover_count, vehicles.nobody)
-    place, distance = take(vehicles.place, movers), take(distance, movers)
+
+def _changed(
+    tables: Tables, sizes: Sizes, size: int, given: tuple[Array, Array, Vehicles, Lists, Array, Array]
+) -> tuple[Vehicles, Lists, Array, Array]:
+    """Put those who `left` their drivables, `size` at most, where they have got to: the first parts of `Moved`."""
+    created, time, vehicles, lists, left, words = given
+    movers, _ = pack(words, 0, size, vehicles.nobody)
+    place, distance = take(vehicles.place, movers), take(vehicles.distance, movers)
     source = take(tables.places.drivable, place)
     vehicles, lists = _leave(sizes, vehicles, lists, left, movers, source)
     previous = place
@@ -54,16 +80,15 @@ def move(
     vehicles = vehicles._replace(distance=put(vehicles.distance, movers, jnp.where(ended, 0.0, distance)))
     vehicles, lists = _arrive(sizes, vehicles, lists, movers, goal, distance)
 
-    gone_at = jnp.where(ended, movers, len(old))
+    gone_at = jnp.where(ended, movers, len(left))
     vehicles = vehicles._replace(
         speed=put(vehicles.speed, gone_at, jnp.zeros_like(distance)),
         blocker=put(vehicles.blocker, gone_at, jnp.full_like(movers, vehicles.nobody)),
     )
-    free_at = jnp.where(ended, lists.free_count + ranks(ended), len(old))
-    lists = lists._replace(
-        free=put(lists.free, free_at, movers), free_count=lists.free_count + jnp.sum(ended, dtype=jnp.int32)
-    )
-    return vehicles, lists, Ended(ended, take(vehicles.trip, movers)), count > mover_count
+    free_at, finished = jnp.where(ended, lists.free_count + ranks(ended), len(left)), jnp.sum(ended, dtype=jnp.int32)
+    lists = lists._replace(free=put(lists.free, free_at, movers), free_count=lists.free_count + finished)
+    travelled = jnp.where(ended, time - take(created, take(vehicles.trip, movers)), 0)
+    return vehicles, lists, finished, jnp.sum(travelled, dtype=jnp.int32)
 
 
 def _at_place(
@@ -106,17 +131,13 @@ def _arrive(
     """Line the movers up at their new drivables, behind those already there; of several, the furthest first."""
     nobody, nowhere = vehicles.nobody, sizes.drivables + 1
     index = jnp.arange(len(movers), dtype=jnp.int32)
-    arrives = (movers != nobody) & (goal < sizes.drivables)
-    group = jnp.where(arrives, goal, -1 - index)  # equal only for two that arrive on the same drivable
-    # Entry [j, i] asks about j for i: whether it comes to the same drivable, and lines up before i.
-    together = group[:, None] == group
-    further = (distance[:, None] > distance) | ((distance[:, None] == distance) & (index[:, None] < index))
-    rank = jnp.sum(together & further, axis=0, dtype=jnp.int32)
-    size = jnp.sum(together, axis=0, dtype=jnp.int32)
-    before = jnp.sum(jnp.where(together & (rank[:, None] == rank - 1), movers[:, None], 0), axis=0, dtype=jnp.int32)
-    is_first, is_last = arrives & (rank == 0), arrives & (rank == size - 1)
+    group = jnp.where(movers == nobody, sizes.drivables, goal)  # of those who arrive nowhere
+    goal, _, order = jax.lax.sort((group, -distance, index), num_keys=2)
+    movers, arrives = take(movers, order), goal < sizes.drivables
+    joins = jnp.append(False, goal[1:] == goal[:-1])  # the one before it in the order, on the same drivable
+    is_first, is_last = arrives & ~joins, arrives & ~jnp.append(joins[1:], False)
     last = take(lists.tail, goal)
-    leader = jnp.where(arrives, jnp.where(rank == 0, last, before), nobody)
+    leader = jnp.where(arrives, jnp.where(joins, jnp.roll(movers, 1), last), nobody)
     follower = put(vehicles.follower, movers, jnp.full_like(movers, nobody))
     vehicles = vehicles._replace(
         leader=put(vehicles.leader, movers, leader),

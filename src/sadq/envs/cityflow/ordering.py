@@ -11,6 +11,9 @@ def engine_sorted(items: Sequence[Any], key: Callable[[Any], float]) -> list[Any
 
     Up to sixteen items it is stable; above, equal ones may swap, always in the same way.
     """
+    ordered = sorted(items, key=key)
+    if len(ordered) <= _SMALL or all(key(a) != key(b) for a, b in zip(ordered, ordered[1:], strict=False)):
+        return ordered
     items = list(items)
     keys = list(map(key, items))
 

@@ -1,6 +1,7 @@
 """A scenario as arrays: drivables (lanes, then lane links in use), their crossings, and every way through them."""
 
 import dataclasses
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from sadq.errors import SadqError
 
 LINK_SPEED_LIMIT = 10000.0
 NOWHERE = -1
+_MOST_NAMED = 5  # flows that a warning names
 
 
 class Crossings(NamedTuple):
@@ -49,8 +51,9 @@ class RoadNetwork:
     crossings: Crossings
     types: tuple[VehicleType, ...]
     ways: Ways
-    routes: tuple[tuple[str, ...], ...]  # per flow
+    routes: tuple[tuple[str, ...], ...]  # per flow; empty for one that is left out
     starts: tuple[dict[int, int], ...]  # per flow: first lane -> place
+    left_out: dict[int, str]  # flows whose roads are not connected, with what is wrong: their vehicles never come
 
     @property
     def lane_count(self) -> int:
@@ -68,7 +71,8 @@ def build(scenario: Scenario) -> RoadNetwork:
     lanes = _lanes(net)
     graph, links = _graphs(net, lanes, full)
     types = tuple(dict.fromkeys(flow.vehicle for flow in scenario.flows))
-    ways, routes, starts = _ways(scenario, graph, links, types, len(lanes))
+    routes, left_out = _routes(scenario, graph)
+    ways, starts = _ways(scenario, routes, graph, links, types, len(lanes))
     used = np.unique([d - len(lanes) for d in ways.drivable if d >= len(lanes)]).astype(int)
     renumber = np.full(len(lanes) + len(full) + 1, NOWHERE)  # its last entry keeps NOWHERE as it is
     renumber[: len(lanes)] = np.arange(len(lanes))
@@ -92,8 +96,9 @@ def build(scenario: Scenario) -> RoadNetwork:
         crossings=_crossings(full, used),
         types=types,
         ways=ways,
-        routes=routes,
+        routes=tuple(tuple(graph.names[road] for road in route) for route in routes),
         starts=starts,
+        left_out=left_out,
     )
 
 
@@ -171,38 +176,64 @@ def _graphs(net: RoadNet, lanes: list[_Lane], full: list[_Link]) -> tuple[routin
     return graph, routing.LinkGraph(road_of, lane_index, links_of, [link.end for link in full])
 
 
+def _routes(scenario: Scenario, graph: routing.RoadGraph) -> tuple[list[tuple[int, ...]], dict[int, str]]:
+    """(all roads of every flow's route, what is wrong with those flows that no way leads along).
+
+    Such a flow is left out, as the engine leaves it out, and a warning tells of it.
+    """
+    number = {name: index for index, name in enumerate(graph.names)}
+    shortest = routing.ShortestWays(graph)
+    routes: list[tuple[int, ...]] = []
+    left_out = {}
+    for index, flow in enumerate(scenario.flows):
+        route, missing = routing.fill(shortest, [number[name] for name in flow.anchors])
+        if missing is not None:
+            start, end = (graph.names[road] for road in missing)
+            left_out[index] = f"no way leads from the road {start!r} to {end!r}"
+        routes.append(() if missing is not None else route)
+    if left_out:
+        _tell(scenario, left_out)
+    return routes, left_out
+
+
+def _tell(scenario: Scenario, left_out: dict[int, str]) -> None:
+    named = [f"flow_{index} ({problem})" for index, problem in left_out.items()]
+    shown = ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED))
+    flows = f"{len(left_out)} of {len(scenario.flows)} flows"
+    if len(left_out) == len(scenario.flows):
+        raise SadqError(f"{scenario.flow_file}: no flow has connected roads: {shown}; mend their routes.")
+    verb = "is" if len(left_out) == 1 else "are"
+    warnings.warn(
+        f"{scenario.flow_file}: {flows} {verb} left out, as CityFlow leaves out what is not connected: {shown}.",
+        stacklevel=2,
+    )
+
+
 def _ways(
     scenario: Scenario,
+    routes: list[tuple[int, ...]],
     graph: routing.RoadGraph,
     links: routing.LinkGraph,
     types: tuple[VehicleType, ...],
     lane_count: int,
-) -> tuple[Ways, tuple[tuple[str, ...], ...], tuple[dict[int, int], ...]]:
-    number = {name: index for index, name in enumerate(graph.names)}
-    rows: list[tuple[int, int, bool]] = []
-    known: dict[tuple[tuple[int, ...], int, int], int] = {}
-    routes, starts = [], []
-    for index, flow in enumerate(scenario.flows):
-        where = f"{scenario.flow_file}: [{index}]/route"
-        route = routing.fill(graph, [number[name] for name in flow.anchors], where)
-        if len(set(route)) < len(route):
-            twice = next(road for place, road in enumerate(route) if road in route[:place])
-            raise SadqError(f"{where}: passes the road {graph.names[twice]!r} twice; a route may pass a road once.")
-        vehicle_type = types.index(flow.vehicle)
-        start = {}
-        for lane in routing.first_lanes(graph, links, route):
-            key = (route, vehicle_type, lane)
-            if key not in known:
-                known[key] = len(rows)
+) -> tuple[Ways, tuple[dict[int, int], ...]]:
+    type_number = {kind: index for index, kind in enumerate(types)}
+    drivables, types_there, dead_ends = list[int](), list[int](), list[bool]()
+    known: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+    starts = []
+    for flow, route in zip(scenario.flows, routes, strict=True):
+        key = route, type_number[flow.vehicle]
+        if key not in known:
+            known[key] = {}
+            for lane in routing.first_lanes(graph, links, route) if route else ():
+                known[key][lane] = len(drivables)
                 way = [lane] + [d for link, end in routing.follow(links, route, lane) for d in (lane_count + link, end)]
-                rows += [(d, vehicle_type, False) for d in way[:-1]]
-                rows += [(way[-1], vehicle_type, links.road_of[way[-1]] != route[-1]), (NOWHERE, vehicle_type, False)]
-            start[lane] = known[key]
-        routes.append(tuple(graph.names[road] for road in route))
-        starts.append(start)
-    drivable, types_there, dead_end = map(np.array, zip(*rows, strict=True))
-    ways = Ways(drivable, types_there, dead_end)
-    return ways, tuple(routes), tuple(starts)
+                drivables += [*way, NOWHERE]
+                types_there += [key[1]] * (len(way) + 1)
+                dead_ends += [False] * (len(way) - 1) + [links.road_of[way[-1]] != route[-1], False]
+        starts.append(known[key])
+    ways = Ways(np.array(drivables, int), np.array(types_there, int), np.array(dead_ends, bool))
+    return ways, tuple(starts)
 
 
 def _green(signals: list[Intersection], links: list[_Link]) -> np.ndarray:
@@ -226,8 +257,10 @@ def _crossings(full: list[_Link], used: np.ndarray) -> Crossings:
     new_number = {int(old): new for new, old in enumerate(used)}
     by_link: list[list[tuple[float, int, int]]] = [[] for _ in full]  # distance, other link, crossing
     crossing_count = 0
-    for signal in sorted({link.signal for link in full}):
-        members = [index for index, link in enumerate(full) if link.signal == signal]
+    of_signal: dict[int, list[int]] = {}
+    for index, link in enumerate(full):
+        of_signal.setdefault(link.signal, []).append(index)
+    for members in of_signal.values():
         for crossing in geometry.crossings([full[index].points for index in members]):
             first, second = members[crossing.first], members[crossing.second]
             by_link[first].append((crossing.on_first, second, crossing_count))

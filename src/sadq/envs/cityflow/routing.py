@@ -1,9 +1,8 @@
 """The way of a vehicle: roads by the shortest path between anchors, then a lane link on each by the nearest lane."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Sequence
-
-from sadq.errors import SadqError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,22 +24,49 @@ class LinkGraph:
     links_of: Sequence[Sequence[int]]  # links that start on a lane, in the order of the file
     end_of: Sequence[int]  # lane that a link ends on
 
+    @functools.cached_property
+    def _by_road(self) -> list[dict[int, list[int]]]:
+        """Per lane: road -> the links there."""
+        found: list[dict[int, list[int]]] = [{} for _ in self.links_of]
+        for of_lane, links in zip(found, self.links_of, strict=True):
+            for link in links:
+                of_lane.setdefault(self.road_of[self.end_of[link]], []).append(link)
+        return found
+
+    @functools.cached_property
+    def _chosen(self) -> dict[tuple[int, int, int | None], int | None]:
+        return {}
+
     def leading_to(self, lane: int, road: int) -> list[int]:
         """The links from a lane to any lane of a road."""
-        return [link for link in self.links_of[lane] if self.road_of[self.end_of[link]] == road]
+        return self._by_road[lane].get(road, [])
+
+    def chosen(self, lane: int, road: int, after: int | None) -> int | None:
+        """The link by which a vehicle on a lane goes to a road, and from there to the road after; None: there is none."""
+        key = lane, road, after
+        if key not in self._chosen:
+            choices = self.leading_to(lane, road)
+            if after is not None:
+                choices = [link for link in choices if self.leading_to(self.end_of[link], after)]
+            here = self.lane_index[lane]
+            nearest = min(choices, key=lambda link: abs(self.lane_index[self.end_of[link]] - here), default=None)
+            self._chosen[key] = nearest
+        return self._chosen[key]
 
 
-def fill(graph: RoadGraph, anchors: Sequence[int], where: str) -> tuple[int, ...]:
-    """All roads of a route that passes the anchors in order, each stretch by the shortest length."""
+def fill(shortest: "ShortestWays", anchors: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """(all roads of a route that passes the anchors in order, each stretch by the shortest length; None).
+
+    Where no way leads from one anchor to the next, these two roads come instead of None.
+    """
     route = [anchors[0]]
     for start, end in zip(anchors, anchors[1:], strict=False):
         if start != end:
-            stretch = _shortest(graph, start, end)
+            stretch = shortest.between(start, end)
             if not stretch:
-                names = graph.names[start], graph.names[end]
-                raise SadqError(f"{where}: no way leads from the road {names[0]!r} to {names[1]!r}; mend the route.")
+                return (), (start, end)
             route += stretch
-    return tuple(route)
+    return tuple(route), None
 
 
 def first_lanes(graph: RoadGraph, links: LinkGraph, route: Sequence[int]) -> list[int]:
@@ -53,42 +79,59 @@ def follow(links: LinkGraph, route: Sequence[int], lane: int) -> Iterator[tuple[
 
     It ends early on a lane without a link to go on by: the vehicle then stops for good before that lane's end.
     """
-    for position in range(1, len(route)):
-        choices = links.leading_to(lane, route[position])
-        if position + 1 < len(route):
-            choices = [link for link in choices if links.leading_to(links.end_of[link], route[position + 1])]
-        if not choices:
+    for position, road in enumerate(route[1:], 2):
+        link = links.chosen(lane, road, route[position] if position < len(route) else None)
+        if link is None:
             return
-        here = links.lane_index[lane]
-        link = min(choices, key=lambda link: abs(links.lane_index[links.end_of[link]] - here))
         lane = links.end_of[link]
         yield link, lane
 
 
-def _shortest(graph: RoadGraph, start: int, end: int) -> list[int]:
-    distance, came_from, done = {start: 0.0}, dict[int, int](), set[int]()
-    heap = _Heap()
-    heap.push((start, 0.0))
-    while heap.entries:
-        road = heap.entries[0][0]
-        if road == end:
-            break
-        heap.pop()
-        if road in done:
-            continue
-        done.add(road)
-        for following in graph.after[road]:
-            reached = distance[road] + graph.lengths[following]
-            if following not in distance or reached < distance[following]:
-                came_from[following] = road
-                distance[following] = reached
-                heap.push((following, reached))
-    else:
-        return []
-    path = [end]
-    while (road := came_from[path[-1]]) != start:
-        path.append(road)
-    return path[::-1]
+class ShortestWays:
+    """Shortest ways on a graph. The search from each road is kept, and goes on where a later question needs more."""
+
+    def __init__(self, graph: RoadGraph) -> None:
+        self._graph = graph
+        self._searches: dict[int, _Search] = {}
+
+    def between(self, start: int, end: int) -> list[int]:
+        """The roads after `start` up to `end`; none where no way leads there."""
+        if start not in self._searches:
+            self._searches[start] = _Search(self._graph, start)
+        came_from = self._searches[start].reach(end)
+        if came_from is None:
+            return []
+        path = [end]
+        while (road := came_from[path[-1]]) != start:
+            path.append(road)
+        return path[::-1]
+
+
+class _Search:
+    """Dijkstra's search from one road. What it has settled does not depend on where it was asked to stop."""
+
+    def __init__(self, graph: RoadGraph, start: int) -> None:
+        self._graph = graph
+        self._distance, self._came_from, self._done = {start: 0.0}, dict[int, int](), set[int]()
+        self._heap = _Heap()
+        self._heap.push((start, 0.0))
+
+    def reach(self, end: int) -> dict[int, int] | None:
+        """By which road each road was come to, with `end` and all before it settled; None: it cannot be reached."""
+        heap, distance = self._heap, self._distance
+        while end not in self._done and heap.entries:
+            road = heap.entries[0][0]
+            heap.pop()
+            if road in self._done:
+                continue
+            self._done.add(road)
+            for following in self._graph.after[road]:
+                reached = distance[road] + self._graph.lengths[following]
+                if following not in distance or reached < distance[following]:
+                    self._came_from[following] = road
+                    distance[following] = reached
+                    heap.push((following, reached))
+        return self._came_from if end in self._done else None
 
 
 class _Heap:

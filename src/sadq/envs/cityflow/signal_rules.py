@@ -27,12 +27,12 @@ def cyclic(control: Control, decision: Any, vehicles: Any, waiting: Any) -> Any:
 
 def longest_queue(control: Control, decision: Any, vehicles: Any, waiting: Any) -> Any:
     """The green that most waiting vehicles have been waiting for."""
-    return (control.service * waiting).sum(2)
+    return (control.service * control.local(waiting)[:, None]).sum(2)
 
 
 def max_pressure(control: Control, decision: Any, vehicles: Any, waiting: Any) -> Any:
     """The green with the most vehicles before it, less those on the lanes that it leads to (Varaiya, 2013)."""
-    return (control.pressure * vehicles).sum(2)
+    return (control.pressure * control.local(vehicles)[:, None]).sum(2)
 
 
 RULES: dict[str, Rule] = {

@@ -1,6 +1,7 @@
 """Run any CityFlow scenario in double precision and write what happened in the format of the engine's recordings."""
 
 import csv
+import functools
 import gzip
 import io
 import json
@@ -12,17 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sadq.envs.cityflow.capacity import expected_inside
 from sadq.envs.cityflow.demand import Demand, Trips, demand_of, drawn_trips, read_trips
-from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, Simulator, State
+from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, Frame, Simulator, State
 from sadq.envs.cityflow.files import read_scenario
 from sadq.envs.cityflow.road_network import RoadNetwork, build
 from sadq.envs.cityflow.signals import cycled_phases, read_phases
+from sadq.envs.cityflow.tables import Tables
 from sadq.errors import SadqError
 from sadq.types import Array
 
 WAITING_SPEED = 0.1
 _BLOCK = 128  # steps between two calls of `progress`
-_FIRST_CAPACITY = 1023
 
 
 class Recording(NamedTuple):
@@ -54,13 +56,17 @@ def simulate(
     out: str | Path | None = None,
     seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    capacity: int | None = None,
 ) -> dict[str, Any]:
     """Simulate `seconds` of a scenario and return its summary; with `out`, write that and all details there.
 
     `phases` is a table `time,intersection,phase`; without it the signals follow the road net's own times. `trips` is a
     table with the columns `vehicle`, `first_lane` and `priority`; without it these are drawn from the seed, by default
-    the configuration's, as the engine draws them. `progress` is called with the steps made and their number.
+    the configuration's, as the engine draws them. `progress` is called with the steps made and their number. `capacity`
+    is how many vehicles there is room for inside the net at first, by default what the flows make likely.
     """
+    if capacity is not None and capacity < 1:
+        raise SadqError(f"capacity is {capacity}; expected a number of vehicles from 1.")
     if out is not None:
         _make(Path(out))  # before the work, which would be lost
     network = build(read_scenario(config))
@@ -69,7 +75,7 @@ def simulate(
         raise SadqError(f"seconds is {seconds:g}; expected at least one step of {network.scenario.interval:g} s.")
     schedule = cycled_phases(network, steps) if phases is None else read_phases(phases, network, steps)
     chosen = drawn_trips(network, steps, seed) if trips is None else read_trips(trips, network, steps)
-    simulation = simulated(network, chosen, schedule, progress)
+    simulation = simulated(network, chosen, schedule, progress, capacity)
     summary = summary_of(simulation)
     if out is not None:
         write(simulation, summary, Path(out))
@@ -77,25 +83,20 @@ def simulate(
 
 
 def simulated(
-    network: RoadNetwork, trips: Trips, schedule: np.ndarray, progress: Callable[[int, int], None] | None = None
+    network: RoadNetwork,
+    trips: Trips,
+    schedule: np.ndarray,
+    progress: Callable[[int, int], None] | None = None,
+    capacity: int | None = None,
 ) -> Simulation:
-    """Run a schedule of phases, i[steps, signals]; sizes that turn out too small are doubled, and the run restarts."""
-    capacity, movers = min(_FIRST_CAPACITY, len(trips.flow)), None
+    """Run a schedule of phases, i[steps, signals], with room for `capacity` vehicles inside the net at once.
+
+    By default `expected_inside` says how many. A size that turns out too small is doubled, and the run goes on from the
+    last block of steps; only that compiles a second time.
+    """
+    capacity = expected_inside(network, trips, len(schedule)) if capacity is None else capacity
     with jax.enable_x64(True):
-        demand = demand_of(network, trips)
-        while True:
-            simulator = Simulator(network, capacity, movers, dtype=jnp.float64)
-            recording, fault = _recorded(simulator, demand, schedule, progress)
-            if not fault:
-                break
-            if fault & LINK_OVERFULL:
-                raise SadqError(
-                    "vehicles overlap on a lane link until more are on it than fit; widen the scenario's gaps."
-                )
-            if fault & NO_SLOT:
-                capacity *= 2
-            else:
-                movers = 2 * simulator.movers
+        recording = _recorded(network, demand_of(network, trips), schedule, capacity, progress)
     entered, finished = (np.full(len(trips.flow), -1) for _ in range(2))
     seen, first = np.unique(recording.trip, return_index=True)
     entered[seen] = recording.step[first]
@@ -105,34 +106,59 @@ def simulated(
     return Simulation(network, trips, len(schedule), recording, entered, finished)
 
 
-def _recorded(
-    simulator: Simulator, demand: Demand, schedule: np.ndarray, progress: Callable[[int, int], None] | None
-) -> tuple[Recording, int]:
-    drivables = simulator.tables.places.drivable
+@functools.partial(jax.jit, static_argnums=0)
+def _block(
+    frame: Frame, tables: Tables, demand: Demand, state: State, phases: Array, wanted: Array
+) -> tuple[State, tuple[Array, ...]]:
+    """The state after a block of steps, and where vehicles were after each. The net's tables are arguments: a program
+    without them is compiled faster, and is the same for nets of the same size."""
+    simulator = Simulator.of_parts(frame, tables)
 
     def one(state: State, inputs: tuple[Array, Array]) -> tuple[State, tuple[Array, ...]]:
         phases, wanted = inputs
         state = jax.lax.cond(wanted, lambda s: simulator.step(demand, s, phases), lambda s: s, state)
         vehicles = state.vehicles
-        return state, (vehicles.trip, drivables[vehicles.place], vehicles.distance, vehicles.speed)
+        return state, (vehicles.trip, tables.places.drivable[vehicles.place], vehicles.distance, vehicles.speed)
 
-    block = jax.jit(lambda state, phases, wanted: jax.lax.scan(one, state, (phases, wanted)))
-    state, steps = simulator.initial(demand), len(schedule)
+    return jax.lax.scan(one, state, (phases, wanted))
+
+
+def _recorded(
+    network: RoadNetwork,
+    demand: Demand,
+    schedule: np.ndarray,
+    capacity: int,
+    progress: Callable[[int, int], None] | None,
+) -> Recording:
+    simulator = Simulator(network, capacity, dtype=jnp.float64)
+    state, steps, start = simulator.initial(demand), len(schedule), 0
     trip_of = np.asarray(demand.trip)
     parts: list[tuple[np.ndarray, ...]] = []
-    for start in range(0, steps, _BLOCK):
+    while start < steps:
         index = np.arange(start, start + _BLOCK)
         wanted = index < steps
-        state, rows = block(state, jnp.asarray(schedule[np.minimum(index, steps - 1)], jnp.int32), wanted)
-        if int(state.fault):
-            return Recording(*(np.zeros(0, int),) * 5), int(state.fault)
+        phases = jnp.asarray(schedule[np.minimum(index, steps - 1)], jnp.int32)
+        reached, rows = _block(*simulator.parts(), demand, state, phases, jnp.asarray(wanted))
+        if int(reached.fault):
+            larger = _enlarged(simulator, network, int(reached.fault))
+            state, simulator = larger.grown(state, demand, simulator), larger
+            continue
+        state = reached
         trip, drivable, distance, speed = map(np.asarray, rows)
-        step, slot = np.nonzero((drivable < simulator.sizes.drivables) & wanted[:, None])
-        where = step, slot
+        step, slot = where = np.nonzero((drivable < simulator.sizes.drivables) & wanted[:, None])
         parts.append((start + step, trip_of[trip[where]], drivable[where], distance[where], speed[where]))
+        start += _BLOCK
         if progress is not None:
-            progress(min(start + _BLOCK, steps), steps)
-    return Recording(*map(np.concatenate, zip(*parts, strict=True))), 0
+            progress(min(start, steps), steps)
+    return Recording(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _enlarged(simulator: Simulator, network: RoadNetwork, fault: int) -> Simulator:
+    """A simulator with more of what was too little."""
+    if fault & LINK_OVERFULL:
+        raise SadqError("vehicles overlap on a lane link until more are on it than fit; widen the scenario's gaps.")
+    capacity = 2 * simulator.slots if fault & NO_SLOT else simulator.slots - 1
+    return Simulator(network, capacity, 2 * simulator.movers[1], dtype=simulator.dtype)
 
 
 def summary_of(simulation: Simulation) -> dict[str, Any]:
@@ -156,8 +182,8 @@ def summary_of(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def write(simulation: Simulation, summary: dict[str, Any], folder: Path) -> None:
-    """Write `lanes.csv.gz`, `vehicles.csv.gz`, `trips.csv.gz`, `routes.json` and `summary.json`."""
+def write(simulation: Simulation, summary: dict[str, Any], folder: Path, vehicles: bool = True) -> None:
+    """Write `lanes.csv.gz`, `vehicles.csv.gz`, by far the largest, `trips.csv.gz`, `routes.json` and `summary.json`."""
     _make(folder)
     lane_columns, vehicle_columns = (
         ("time", "lane", "vehicles", "waiting"),
@@ -165,7 +191,8 @@ def write(simulation: Simulation, summary: dict[str, Any], folder: Path) -> None
     )
     trip_columns = ("vehicle", "flow", "created", "first_lane", "priority", "entered", "finished")
     _write_table(folder / "lanes.csv.gz", lane_columns, _lane_rows(simulation))
-    _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(simulation))
+    if vehicles:
+        _write_table(folder / "vehicles.csv.gz", vehicle_columns, _vehicle_rows(simulation))
     _write_table(folder / "trips.csv.gz", trip_columns, _trip_rows(simulation))
     routes = {f"flow_{index}": route for index, route in enumerate(simulation.network.routes)}
     (folder / "routes.json").write_text(json.dumps(routes, indent=0))
@@ -195,19 +222,19 @@ def _lane_rows(simulation: Simulation) -> Iterable[tuple]:
     vehicles, waiting = lane_counts(simulation)
     names = simulation.network.lane_names
     order = sorted(range(len(names)), key=lambda lane: names[lane])
-    for step in range(simulation.steps):
-        for lane in order:
-            if vehicles[step, lane]:
-                yield _time(simulation, step + 1), names[lane], vehicles[step, lane], waiting[step, lane]
+    step, place = np.nonzero(vehicles[:, order])
+    lane = np.array(order)[place]
+    counts = vehicles[step, lane].tolist(), waiting[step, lane].tolist()
+    return zip(_times(simulation, step), map(names.__getitem__, lane.tolist()), *counts, strict=True)
 
 
 def _vehicle_rows(simulation: Simulation) -> Iterable[tuple]:
     names, drivables, recording = simulation.trips.names(), simulation.network.drivable_names, simulation.recording
     order = np.lexsort((simulation.trips.number[recording.trip], simulation.trips.flow[recording.trip], recording.step))
-    for row in order:
-        where = names[recording.trip[row]], drivables[recording.drivable[row]]
-        numbers = f"{recording.distance[row]:.10g}", f"{recording.speed[row]:.10g}"
-        yield _time(simulation, recording.step[row] + 1), *where, *numbers
+    where = map(drivables.__getitem__, recording.drivable[order].tolist())
+    numbers = (map("%.10g".__mod__, column[order].tolist()) for column in (recording.distance, recording.speed))
+    who = map(names.__getitem__, recording.trip[order].tolist())
+    return zip(_times(simulation, recording.step[order]), who, where, *numbers, strict=True)
 
 
 def _trip_rows(simulation: Simulation) -> Iterable[tuple]:
@@ -222,10 +249,17 @@ def _trip_rows(simulation: Simulation) -> Iterable[tuple]:
 
 def _write_table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) -> None:
     # Without the time of writing in its header, the same run gives the same file.
-    with gzip.GzipFile(path, "wb", mtime=0) as packed, io.TextIOWrapper(packed, "utf-8", newline="") as file:
+    packed = gzip.GzipFile(path, "wb", compresslevel=6, mtime=0)
+    with packed, io.TextIOWrapper(packed, "utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)
+
+
+def _times(simulation: Simulation, step: np.ndarray) -> Iterable[float | int]:
+    """When steps end."""
+    times = [_time(simulation, number + 1) for number in range(simulation.steps)]
+    return map(times.__getitem__, step.tolist())
 
 
 def _time(simulation: Simulation, step: int) -> float | int:

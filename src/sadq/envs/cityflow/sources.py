@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sadq.envs.cityflow.files import Scenario, read_scenario
+from sadq.envs.cityflow.files import Scenario, read_flows, read_road_net, read_scenario
 from sadq.envs.cityflow.grid import Grid
 
 
@@ -25,7 +25,35 @@ class ConfigFile:
         return Path(self.path)
 
 
-Source = Grid | ConfigFile
+@dataclasses.dataclass(frozen=True)
+class NetFiles:
+    """A road net and a flow without a configuration: steps of a second, signals set from outside, no lane change."""
+
+    roadnet: str = dataclasses.field(compare=False)
+    flow: str = dataclasses.field(compare=False)
+    sha256: tuple[str, ...]  # of both
+
+    def scenario(self) -> Scenario:
+        net = read_road_net(self.roadnet)
+        return Scenario(1.0, 0, True, net, read_flows(self.flow, net), self.flow)
+
+    def config_path(self, folder: Path) -> Path:
+        """A configuration that names both, written into the folder."""
+        content = {"interval": 1.0, "seed": 0, "dir": "", "roadnetFile": self.roadnet, "flowFile": self.flow}
+        path = folder / "config.json"
+        path.write_text(json.dumps(content | {"rlTrafficLight": True, "laneChange": False, "saveReplay": False}))
+        return path
+
+
+Source = Grid | ConfigFile | NetFiles
+
+
+def net_files(roadnet: str | Path, flow: str | Path) -> NetFiles:
+    """Two files as a source; they are read once, for the sentence that tells what is wrong with them."""
+    read_flows(flow, read_road_net(roadnet))
+    places = [Path(roadnet).resolve(), Path(flow).resolve()]
+    digests = tuple(hashlib.sha256(one.read_bytes()).hexdigest() for one in places)
+    return NetFiles(str(places[0]), str(places[1]), digests)
 
 
 def config_file(path: str | Path) -> ConfigFile:
@@ -48,4 +76,6 @@ def record(source: Source) -> dict[str, Any]:
     if isinstance(source, ConfigFile):
         names = ("config", "roadnet", "flow")
         return {"source": source.path, "sha256": dict(zip(names, source.sha256, strict=True))}
+    if isinstance(source, NetFiles):
+        return {"source": source.roadnet, "sha256": dict(zip(("roadnet", "flow"), source.sha256, strict=True))}
     return {"source": "generated grid", "grid": dataclasses.asdict(source)}

@@ -1,6 +1,6 @@
 """A network as constants of the compiled step."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +37,7 @@ class Places(NamedTuple):
     drivable: Array  # the number of drivables stands for nowhere
     drivable_length: Array
     top_speed: Array  # of the vehicle on this drivable
+    entrance: Array  # where `Simulator` keeps whom one follows who is about to enter this drivable
     traits: Array  # link (the one it is on, else the one ahead, else the number of links), kind and flags, packed
 
 
@@ -44,11 +45,11 @@ class Tables(NamedTuple):
     """Everything static that the step reads."""
 
     places: Places
-    kinds: Kinds
-    drivable_length: Array  # f[drivables + 1]
+    kinds: Any  # `Kinds`
+    lane_length: Array  # f[lanes]
     entry_lane: Array  # i[Q]
     link_start: Array  # i[links] lane
-    link_end: Array  # i[links] lane
+    link_end: Array  # i[links + 1] lane; the number of lanes for no link
     link_length: Array  # f[links]
     link_signal: Array  # i[links]
     link_turns: Array  # bool[links]
@@ -57,6 +58,8 @@ class Tables(NamedTuple):
     crossing_distance: Array  # f[K, links]: the crossings of a link are a column, which keeps reductions over them fast
     crossing_twin: Array  # i[K, links] the same crossing in the other link's column, flat
     crossing_rank: Array  # i[K, links]
+    crossing_other: Array  # i[K, links] the other link
+    furthest_crossing: Array  # f[links + 1]; -infinity for a link without crossings, and for no link
 
 
 class Sizes(NamedTuple):
@@ -86,11 +89,6 @@ def of_kind(values: tuple[float, ...], kind: Array, dtype: jnp.dtype) -> Array:
 def kind_of(traits: Array, sizes: "Sizes") -> Array:
     """The vehicle type in packed traits."""
     return (traits >> _FLAG_BITS) & (sizes.kinds - 1)
-
-
-def link_and_kind_of(traits: Array) -> Array:
-    """link * `Sizes.kinds` + type in packed traits."""
-    return traits >> _FLAG_BITS
 
 
 def link_of(traits: Array, sizes: "Sizes") -> Array:
@@ -124,6 +122,7 @@ def make_tables(network: RoadNetwork, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
         column(drivable, jnp.int32),
         column(length[drivable], dtype),
         column(np.minimum(max_speed, limit[drivable]), dtype),
+        column(_entrance(network, drivable), jnp.int32),
         column(traits, jnp.int32),
     )
     crossings = network.crossings
@@ -131,10 +130,10 @@ def make_tables(network: RoadNetwork, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
     tables = Tables(
         places,
         kinds,
-        drivable_length=jnp.asarray(length, dtype),
+        lane_length=jnp.asarray(length[:lanes], dtype),
         entry_lane=jnp.asarray(entry_lanes(network), jnp.int32),
         link_start=jnp.asarray(network.link_start, jnp.int32),
-        link_end=jnp.asarray(network.link_end, jnp.int32),
+        link_end=jnp.asarray(np.append(network.link_end, lanes), jnp.int32),
         link_length=jnp.asarray(length[lanes:drivables], dtype),
         link_signal=jnp.asarray(network.link_signal, jnp.int32),
         link_turns=jnp.asarray(network.link_turns),
@@ -143,6 +142,8 @@ def make_tables(network: RoadNetwork, dtype: jnp.dtype) -> tuple[Tables, Sizes]:
         crossing_distance=jnp.asarray(np.minimum(crossings.distance, BEYOND).T, dtype),
         crossing_twin=jnp.asarray((column_of_twin * links + other).T, jnp.int32),
         crossing_rank=jnp.asarray(crossings.rank.T, jnp.int32),
+        crossing_other=jnp.asarray(other.T, jnp.int32),
+        furthest_crossing=jnp.asarray(np.append(_furthest(crossings.distance), -np.inf), dtype),
     )
     link_queue = int(max(length[lanes:drivables]) / min(kinds.length)) + 2
     return tables, Sizes(lanes, links, drivables, kind_count, link_queue, nowhere, hops_ahead, hops_moved)
@@ -171,15 +172,27 @@ def _kinds(network: RoadNetwork, dtype: jnp.dtype) -> Kinds:
     return Kinds(*zip(*rows, strict=True))
 
 
+def _entrance(network: RoadNetwork, drivable: np.ndarray) -> np.ndarray:
+    """A lane's own number; for a link that of its start lane, after all lanes; after both for nowhere."""
+    lanes = network.lane_count
+    of_drivable = np.concatenate([np.arange(lanes), lanes + network.link_start, [2 * lanes]])
+    return of_drivable[drivable]
+
+
+def _furthest(distance: np.ndarray) -> np.ndarray:
+    return np.max(np.where(np.isfinite(distance), distance, -np.inf), axis=1)
+
+
 def _hops(drivable: np.ndarray, length: np.ndarray, nowhere: int, reach: np.ndarray) -> int:
     """The most drivables in a row that begin within `reach` of the end of the one before them."""
-    most = 1
-    for place, start in enumerate(drivable):
-        covered, hops = 0.0, 1
-        while start != nowhere and drivable[place + hops] != nowhere:
-            covered += length[place + hops]
-            if covered > reach[place]:
-                break
-            hops += 1
-        most = max(most, hops)
-    return most
+    most, place = 1, np.flatnonzero(drivable != nowhere)
+    covered = np.zeros(len(place))
+    while True:  # with those places from which one more hop is within reach
+        ahead = place + most
+        goes_on = drivable[ahead] != nowhere
+        place, covered = place[goes_on], covered[goes_on] + length[ahead[goes_on]]
+        within = covered <= reach[place]
+        place, covered = place[within], covered[within]
+        if not len(place):
+            return most
+        most += 1
