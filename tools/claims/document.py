@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from claims import atari, plugged_in, tables, training
 from claims.judging import LATER, VERDICTS, Claim, Finding
-from claims.records import Results
+from claims.records import Record, Results
 
 ORDER = (
     "theory",
@@ -136,9 +136,16 @@ def _artefacts(results: Results, figures: Sequence[str]) -> Iterator[str]:
 
 
 def waiting(rows: Sequence[Row], results: Results) -> list[Row]:
-    """Rows that say that they are not yet run, but may not: their artefact has a file."""
+    """Rows that say that they are not yet run, but may not: their artefact has a file, which names nothing as missing."""
+
+    def named(record: Record, preset: str | None) -> bool:
+        return bool(record.missing if preset is None else record.missing.get(preset))
+
     return [
         row
         for row in rows
-        if row.finding.verdict == LATER and row.claim.artefact in results.records and not row.may_wait
+        if row.finding.verdict == LATER
+        and not row.may_wait
+        and (record := results.records.get(row.claim.artefact)) is not None
+        and not named(record, row.claim.preset)
     ]
