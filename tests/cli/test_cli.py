@@ -19,7 +19,7 @@ from sadq.agents import AGENTS
 from sadq.cli import commands
 from sadq.cli import main as cli
 from sadq.core.gates import BatchReliability
-from sadq.experiment import checkpoint, progress, run
+from sadq.experiment import checkpoint, progress, run, storage
 from sadq.experiment.config import Config
 from sadq.experiment.presets import PRESETS
 from sadq.networks import Scalar
@@ -282,7 +282,8 @@ BAD_LINES = {
     "train cartpole sadq --alpha None": "Agent dueling+sadq needs alpha",
     "train cartpole dqn --alpha 0.5": "alpha = 0.5 was given, but dqn is a plain agent that has none: use dqn+sadq",
     "train cartpole --collect 81": "collect = 81 must be a multiple of environments = 8",
-    "train cartpole --buffer-size 1000000000000": "The fleet needs ",
+    "train cartpole --buffer-size 2000000000 --seeds 1000": "The fleet needs ",
+    "train cartpole --buffer-size 1000000000000": "buffer_size = 1000000000000 must be below 2^31: counters have 32 bits.",
     "train Pendulum-v1": "environment Pendulum-v1 has action space Box(-2.0, 2.0, (1,), float32), expected Discrete",
     "train FrozenLake-v1": "environment FrozenLake-v1 has observation space Discrete(16), expected an array",
     "train odd_environments:Image-v0": "Image-v0 returned an observation of shape (4,) from reset, expected shape (8, 8, 3)",
@@ -396,20 +397,19 @@ def test_a_bad_config_is_refused_in_one_sentence(content, unfinished, refusal):
 
 
 def test_a_run_without_a_checkpoint_cannot_be_evaluated(unfinished, refusal):
-    checkpoint.shutil.rmtree(unfinished / "checkpoints")
+    tiny_runs.shutil.rmtree(unfinished / "checkpoints")
     assert "has no checkpoint yet: let the run go on with `sadq resume" in refusal("evaluate", unfinished)
 
 
 def test_a_full_disk_while_saving_is_refused_in_one_sentence(refusal, tmp_path, monkeypatch):
-    synced, sync = [], os.fsync
+    sync = storage.sync
 
-    def fsync(file):
-        synced.append(file)
-        if len(synced) > 3:  # the config, and the two files of rows that a start empties
+    def full(path):
+        if path.name == checkpoint.TENSORS:
             raise OSError(errno.ENOSPC, "No space left on device")
-        sync(file)
+        sync(path)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(storage, "sync", full)
     sentence = refusal("train", "bitflip", "sadq", *options(out=tmp_path / "run"))
     assert "the disk is full: make room and start again." in sentence
     assert tiny_runs.leftovers(tmp_path / "run") == []

@@ -53,7 +53,9 @@ BITFLIP = registry.make("BitFlip-3")
 def test_the_compiled_program_gets_each_members_own_numbers():
     config = dataclasses.replace(tiny_runs.TINY, alpha=(0.0, 0.5), learning_rate=(1e-2, 1e-3), seeds=(4, 2**32 - 1))
     hyper, members = hyper_of(config), members_of(config)
-    assert all(leaf.shape == (8,) for leaf in jax.tree.leaves(hyper))
+    assert all(leaf.shape == (8,) for leaf in jax.tree.leaves(hyper._replace(span=None)))
+    assert hyper.span.tolist() == [[0, config.steps]] * 8
+    assert hyper_of(config, origin=3).span.tolist() == [[3 * config.collect, config.steps]] * 8
     for name in ("seed", "alpha", "learning_rate", "discount", "epsilon_start", "epsilon_end", "epsilon_decay"):
         own = np.array([member[name] for member in members]).astype(getattr(hyper, name).dtype)
         np.testing.assert_array_equal(getattr(hyper, name), own)
@@ -257,7 +259,7 @@ def test_on_an_accelerator_the_share_of_one_device_counts(monkeypatch):
 
 def test_memory_that_nobody_tells_is_not_refused(monkeypatch):
     monkeypatch.setattr(build, "free_bytes", lambda device: None)
-    learner = make_learner(dataclasses.replace(tiny_runs.TINY, buffer_size=10**12), BITFLIP)
+    learner = make_learner(dataclasses.replace(tiny_runs.TINY, buffer_size=2**31 - 1), BITFLIP)
     assert check_memory(learner, hyper_for(1)) > 2 * learner.store.nbytes
 
 
@@ -268,7 +270,7 @@ def test_this_machine_tells_its_free_memory():
 def test_a_refused_run_leaves_no_folder(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(SadqError, match="The fleet needs"):
-        create(dataclasses.replace(tiny_runs.TINY, buffer_size=10**13), out)
+        create(dataclasses.replace(tiny_runs.TINY, buffer_size=2**31 - 1, seeds=tuple(range(1000))), out)
     with pytest.raises(SadqError, match="unknown environment"):
         create(dataclasses.replace(tiny_runs.TINY, environment="Nowhere-v0"), out)
     assert not out.exists()

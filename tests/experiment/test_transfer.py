@@ -60,6 +60,7 @@ def test_a_run_that_has_no_model_is_refused(whole, tmp_path):
         create(dataclasses.replace(TINY, model_from=str(unsaved)), None)
     plain = create(dataclasses.replace(TINY, agent="dueling", alpha=None), tmp_path / "plain")
     plain.begin()
-    plain.save(tmp_path / "plain")
+    plain.save(plain.folder)
+    plain.close()
     with pytest.raises(SadqError, match="is a run without a model"):
         create(dataclasses.replace(TINY, model_from=str(tmp_path / "plain")), None)

@@ -25,14 +25,14 @@ STATES = np.random.default_rng(0).integers(0, 2, (64, 6)).astype(np.float32)
 
 
 def leaves(model: SADQ) -> dict[str, np.ndarray]:
-    return tiny_runs.checkpoint.named_leaves(model._experiment.state)
+    return tiny_runs.checkpoint.named_leaves(model._begun().state)
 
 
 def test_a_head_of_ones_own_is_saved_loaded_and_learned_on(own_process, desk):
     from my_head import Bounded, BoundedHead
 
     model = SADQ("BitFlip-3", agent="dqn", head=Bounded(high=2.0), **SIZES).learn(64)
-    assert isinstance(model._experiment.state.learner.online.parameters.head, BoundedHead)
+    assert isinstance(model._begun().state.learner.online.parameters.head, BoundedHead)
     assert 0 < model.metrics[-1]["q"] < 2
     model.save(desk / "agent")
     loaded = SADQ.load(desk / "agent")
