@@ -5,6 +5,7 @@ import json
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import tiny_runs
 from tiny_runs import TINY
@@ -13,7 +14,8 @@ from sadq.envs import registry
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
 from sadq.experiment import run
-from sadq.experiment.evaluate import evaluate_policy, evaluate_run
+from sadq.experiment.evaluate import evaluate_policy
+from sadq.experiment.evaluations import trouble_in
 
 SHARE = 0.15
 
@@ -60,7 +62,7 @@ def fragile():
 def test_the_member_alone_is_frozen_and_told_why(fragile, tmp_path):
     experiment, said = run.create(fragile, tmp_path / "run"), []
     experiment.warn = said.append
-    tiny_runs.drive(experiment)
+    tiny_runs.drive(experiment, lambda _: None)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     rows = tiny_runs.lines(tmp_path / "run" / "evaluations.jsonl")
     broken = {}
@@ -78,12 +80,13 @@ def test_the_member_alone_is_frozen_and_told_why(fragile, tmp_path):
     learner = experiment.state.learner
     assert [int(step) for step in learner.online.diverged_at] == [broken.get(m, -1) for m in range(4)]
     with pytest.raises(SadqError, match="drew 0.*: draw again"):
-        evaluate_run(tmp_path / "run", 50)
-    with pytest.raises(SadqError, match="drew 0.*: draw again"):
         evaluate_policy("Fragile", "random", 50, 0)
 
 
-def test_where_nobody_can_tell_the_environment_is_to_be_mended(fragile, tmp_path):
-    silent = dataclasses.replace(fragile, environment_settings=("tells=False",))
-    with pytest.raises(SadqError, match="environment Fragile returned rewards that are not finite"):
-        tiny_runs.drive(run.create(silent, tmp_path / "run"))
+def test_where_nobody_can_tell_the_environment_is_to_be_mended():
+    returns, measures = np.array([1.0, np.nan]), {"drawn": np.array([0.5, 0.1])}
+    assert trouble_in(Fragile(), returns, measures) == "drew 0.10, expected 0.15 or more: draw again."
+    with pytest.raises(
+        SadqError, match="environment Fragile returned rewards that are not finite.*fix the environment"
+    ):
+        trouble_in(Fragile(tells=False), returns, measures)

@@ -70,6 +70,8 @@ class Served:
         """Make the engine, with one thread; gives its version."""
         import cityflow
 
+        if not hasattr(cityflow, "Engine"):  # any folder of that name can be imported
+            raise ImportError("what goes by that name has no Engine")
         self._engine = cityflow.Engine(config, thread_num=1)
         self._signals, self._lanes = signals, lanes
         return getattr(cityflow, "__version__", "unknown")
