@@ -134,7 +134,7 @@ def test_rows_are_read_up_to_the_first_odd_line_and_a_checkpoint_that_counts_mor
     assert len(tiny_runs.lines(folder.path / METRICS)) == 2
 
 
-@pytest.mark.parametrize("returns", ["[]", "3", '["a"]', "[null]", "[true]", "[[1]]"])
+@pytest.mark.parametrize("returns", ["[]", "3", '["a"]', '[null, "a"]', "[true]", "[[1]]"])
 def test_an_evaluation_without_numbers_is_none(folder, returns):
     (folder.path / EVALUATIONS).write_text(f'{{"step": 0, "member": 0, "returns": {returns}}}\n')
     assert RunFolder.open(folder.path)[0].evaluations == []

@@ -112,6 +112,6 @@ def test_an_interrupted_sweep_stops_its_tasks_and_goes_on_without_the_cluster(
 
 
 def test_what_is_wrong_on_a_worker_is_one_sentence_here(cluster, jobs, tmp_path):
-    odd = dataclasses.replace(jobs[0], config=dataclasses.replace(jobs[0].config, buffer_size=8 * 10**12))
+    odd = dataclasses.replace(jobs[0], config=dataclasses.replace(jobs[0].config, buffer_size=2 * 10**9))
     with pytest.raises(SadqError, match="The fleet needs .* GB for 3 members"):
         sweep.run([odd], tmp_path, quiet=True, runner=RayRunner(modules=SLOW))
