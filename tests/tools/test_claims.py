@@ -46,6 +46,21 @@ def test_commits_are_short_and_changes_stay_marked():
     assert [records.short(one) for one in (long, "436c342b1-dirty", None)] == ["436c342", "436c342-dirty", "not known"]
 
 
+@pytest.mark.parametrize(
+    ("said", "seeds", "command"),
+    [
+        ("sadq reproduce alpha --pool FOLDER --partial", [20, 20], "sadq reproduce alpha --seeds 20"),
+        ("sadq reproduce alpha --partial --seeds 9 --out FOLDER", [9, 9], "sadq reproduce alpha --seeds 9"),
+        ("sadq reproduce alpha", [5, 5], "sadq reproduce alpha"),
+        ("sadq reproduce alpha --partial", [5, 20], "sadq reproduce alpha"),
+    ],
+)
+def test_the_command_is_one_that_makes_it_from_nothing(said, seeds, command):
+    arms = [{"arm": str(index), "members": {"seed": list(range(count))}} for index, count in enumerate(seeds)]
+    made = MADE | {"judged": {"command": said}, "environments": [{"preset": "x", "steps": [], "arms": arms}]}
+    assert records.Record(made).source == records.Source(command, ("abc1234",))
+
+
 def test_a_trend_is_a_slope_of_every_seed():
     rising = [{seed: 2.0 * rank + seed for seed in range(8)} for rank in range(4)]
     slope = judging.trend(rising, "x")
