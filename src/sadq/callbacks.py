@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sadq.errors import SadqError
+from sadq.experiment.evaluations import mean_return
 from sadq.experiment.loggers import CSV, Logger, TensorBoard, WeightsAndBiases
 from sadq.experiment.run import Progress
 from sadq.experiment.video import check_video
@@ -25,13 +26,14 @@ class _Evaluated:
         self.model, self._seen = model, -1
 
     def _newest(self) -> float | None:
-        """The mean return over the members, where there is an evaluation that was not looked at yet."""
+        """The mean return over the members that came to one, where there is an evaluation not looked at yet."""
         _, rows = self.model._begun().rows()
         step = rows[-1]["step"] if rows else -1
         if step <= self._seen:
             return None
         self._seen = step
-        return float(np.mean([np.mean(row["returns"]) for row in rows if row["step"] == step]))
+        known = [mean_return(row) for row in rows if row["step"] == step]
+        return float(np.mean([value for value in known if math.isfinite(value)] or -math.inf))
 
 
 class BestModel(_Evaluated):

@@ -63,7 +63,9 @@ def test_a_column_that_was_not_there_at_first_is_left_out_and_one_that_is_missin
     source.metrics += [{"step": 8, "member": 0, "loss": 1.0, "text": "no number", "nothing": None}]
     logger(None)
     source.metrics += [{"step": 16, "member": 0, "other": 2.0}]
-    source.evaluations += [{"step": 16, "member": 0, "returns": [1, 3], "measures": {"success": 0.5, "odd": None}}]
+    source.evaluations += [
+        {"step": 16, "member": 0, "returns": [1, None, 3], "measures": {"success": 0.5, "odd": None}}
+    ]
     logger.end()
     assert rows_of(tmp_path / "metrics.csv") == [
         {"step": "8", "member": "0", "loss": "1.0"},

@@ -62,11 +62,17 @@ def _numbers(row: Row) -> dict[str, float]:
     plain = {f"measures.{name}": value for name, value in (row.get("measures") or {}).items()} | row
     named = {"returns": "mean_return", "lengths": "mean_length"}
     found = {
-        named.get(name, name): float(np.mean(value)) if isinstance(value, list) else value
+        named.get(name, name): _mean(value) if isinstance(value, list) else value
         for name, value in plain.items()
         if name not in ("step", "member", "measures")
     }
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """The mean of those that are numbers: an episode may have come to no return."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 class CSV(Logger):
