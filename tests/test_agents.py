@@ -135,7 +135,7 @@ def test_evaluation_is_deterministic_and_by_the_mean_alone(base):
 def test_a_resume_is_exact(base, tmp_path: Path):
     loop, whole, _ = lived(f"{base}+sadq")
     state, _ = loop.advance(loop.start(), 0)
-    meta = dict.fromkeys(checkpoint.RECORDED, 0)
+    meta = {name: 0.0 if kind == int | float else kind() for name, kind in checkpoint.RECORDED.items()}
     saved = checkpoint.save(tmp_path / "run", CHUNK, state, loop.outside(), meta)
     _, tensors, outside = checkpoint.load(saved)
     resumed = checkpoint.fill(loop.start(), tensors, saved)
