@@ -73,6 +73,7 @@ resumed.begin()
 fresh = resumed.loop.start()
 found["placed"] = [one.sharding == other.sharding for one, other in
                    zip(jax.tree.leaves(resumed.state), jax.tree.leaves(fresh), strict=True)]
+resumed.close()
 tiny_runs.resume(folder / "half on one")
 print(json.dumps(found))
 """

@@ -44,10 +44,22 @@ def test_images_of_bytes_are_read_as_numbers():
     assert np.max(features) > 1
 
 
-@pytest.mark.parametrize("hidden", [(), (0,), (8, -1), [8], (8.0,)])
-def test_sizes_that_make_no_layers_are_refused(hidden):
-    with pytest.raises(SadqError, match="at least one layer"):
+@pytest.mark.parametrize(
+    ("hidden", "expected"),
+    [
+        ((), "at least one layer"),
+        ((0,), "at least one layer"),
+        ((8, -1), "at least one layer"),
+        ((8.0,), "whole numbers"),
+    ],
+)
+def test_sizes_that_make_no_layers_are_refused(hidden, expected):
+    with pytest.raises(SadqError, match=expected):
         Dense(hidden)
+
+
+def test_a_list_of_sizes_is_taken_for_a_tuple():
+    assert Dense([8, 4]) == Dense((8, 4))
 
 
 # Convolutions
