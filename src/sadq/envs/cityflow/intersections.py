@@ -25,7 +25,7 @@ GRID = Grid(
     row_lanes=Lanes((0,), (1,), (2,)),
     column_lanes=Lanes((0,), (1,), (2,)),
     column_interval=5.0,
-    demand=0.3,
+    demand=0.1,
 )
 """The 4 x 4 grid that such papers use: three lanes a road of 300 m, one for each turn, at a demand that can be served."""
 
