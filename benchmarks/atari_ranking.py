@@ -29,7 +29,8 @@ from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS
 from sadq.experiment.presets import preset
 from sadq.experiment.ranking import Judge, summary
-from sadq.experiment.run import Experiment, create, reopen, restored
+from sadq.experiment.run import Experiment, create, reopen
+from sadq.experiment.stored import restored
 from sadq.networks import Nature, Quantile
 
 VARIANTS: dict[str, dict[str, Any]] = {

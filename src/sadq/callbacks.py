@@ -4,6 +4,7 @@ A callback is a function of a `Progress`, called after every chunk, whose False 
 given the agent first, and `end` is called at last, however the training ended.
 """
 
+import abc
 import math
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ class EarlyStopping(_Evaluated):
         return not (enough or (self.patience is not None and self.since >= self.patience))
 
 
-class _Every:
+class _Every(abc.ABC):
     """What is due every so many env steps of a member."""
 
     def __init__(self, path: str | Path, every: int):
@@ -83,9 +84,9 @@ class _Every:
             self._due = (progress.step // self.every + 1) * self.every
             self.act(progress.step)
 
+    @abc.abstractmethod
     def act(self, step: int) -> None:
         """What is due."""
-        raise NotImplementedError(f"{type(self).__name__} has no `act`.")
 
 
 class Checkpoints(_Every):

@@ -49,23 +49,12 @@ def claims() -> Iterator[Claim]:
         "consistent", "Sec. 6.1, App. D, Sec. 8", "SADQ consistently improves all baselines", _consistent, "controlled"
     )
     for preset in VECTORS:
-        name = NAMES[preset]
-        yield Claim(
-            f"overestimation, {name}",
-            "Abstract, Sec. 5.5",
-            f"SADQ reduces bootstrap-induced overestimation ({name})",
-            rule("controlled", preset, TWINS, _overestimates),
-            "controlled",
-            preset,
-        )
-        yield Claim(
-            f"steadier twins, {name}",
-            "Abstract, Sec. 8",
-            f"SADQ improves training stability ({name})",
-            rule("controlled", preset, TWINS, _steadier),
-            "controlled",
-            preset,
-        )
+        for key, where, says, judge in (
+            ("overestimation", "Abstract, Sec. 5.5", "SADQ reduces bootstrap-induced overestimation", _overestimates),
+            ("steadier twins", "Abstract, Sec. 8", "SADQ improves training stability", _steadier),
+        ):
+            decide, name = rule("controlled", preset, TWINS, judge), NAMES[preset]
+            yield Claim(f"{key}, {name}", where, f"{says} ({name})", decide, "controlled", preset)
     yield from _theory()
 
 

@@ -20,7 +20,8 @@ from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
 from sadq.experiment.evaluations import trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
-from sadq.experiment.run import Experiment, reopen, restored
+from sadq.experiment.run import Experiment, reopen
+from sadq.experiment.stored import restored
 from sadq.experiment.trust import check_trusted
 from sadq.experiment.video import check_video, film
 from sadq.fleet.members import Evaluation, MemberState, greedy_actions

@@ -20,7 +20,7 @@ from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
 from sadq.experiment.results import diverged_at, member_result, metric_rows
-from sadq.experiment.stored import PARAMETERS, POLICY_ONLY, SPACES, check_same_spaces, spaces_of
+from sadq.experiment.stored import POLICY_ONLY, SPACES, check_same_spaces, networks_of, restored, spaces_of
 from sadq.experiment.trust import check_trusted
 from sadq.fleet.members import Loop, MemberState
 
@@ -226,7 +226,7 @@ class Experiment:
         meta = position | self.seconds | {"exact": self.exact, "rows": folder.settle()}
         # Cut on the host: a part of what lies on several devices would be put whole on each of them.
         state = self.loop.placement.real(
-            jax.tree.map(np.asarray, _networks_of(self.state) if policy_only else self.state)
+            jax.tree.map(np.asarray, networks_of(self.state) if policy_only else self.state)
         )
         outside = {} if policy_only else self.loop.outside()
         checkpoint.save(folder.path / CHECKPOINTS, self.collect, state, outside, meta)
@@ -299,25 +299,6 @@ class Experiment:
                 online = online._replace(diverged_at=online.diverged_at.at[member].set(step))
                 self.warn(f"Member {member} (seed {self.members[member]['seed']}) is frozen at step {step}: {sentence}")
         self.state = self.state._replace(learner=self.state.learner._replace(online=online))
-
-
-def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:
-    """(meta, state, outside) of a checkpoint, given the state in which its loop starts."""
-    meta, tensors, outside = checkpoint.load(saved)
-    if tensors and all(name.startswith(PARAMETERS) for name in tensors):  # to act with, and all else as at the start
-        networks = checkpoint.fill(_networks_of(fresh), tensors, saved, loop.placement.padded)
-        return meta, _with_networks(fresh, networks.learner.online.parameters), outside
-    return meta, checkpoint.fill(fresh, tensors, saved, loop.placement.padded), outside
-
-
-def _networks_of(state: MemberState) -> MemberState:
-    """A state with nothing in it but the online networks."""
-    return _with_networks(jax.tree.map(lambda _: None, state), state.learner.online.parameters)
-
-
-def _with_networks(state: MemberState, networks: Any) -> MemberState:
-    online = state.learner.online._replace(parameters=networks)
-    return state._replace(learner=state.learner._replace(online=online))
 
 
 def create(

@@ -19,6 +19,7 @@ from sadq.experiment.build import hyper_of, make_learner, members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.trust import check_trusted
+from sadq.fleet.members import Loop, MemberState
 from sadq.types import PyTree
 
 PARAMETERS = ".learner.online.parameters"
@@ -148,3 +149,22 @@ def _template(config: Config, environment: Environment | HostSpec) -> PyTree:
     shapes = jax.eval_shape(lambda own: learner.init(own).online.parameters, one)
     count = len(members_of(config))
     return jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
+
+
+def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:
+    """(meta, state, outside) of a checkpoint, given the state in which its loop starts."""
+    meta, tensors, outside = checkpoint.load(saved)
+    if tensors and all(name.startswith(PARAMETERS) for name in tensors):  # to act with, and all else as at the start
+        networks = checkpoint.fill(networks_of(fresh), tensors, saved, loop.placement.padded)
+        return meta, _with_networks(fresh, networks.learner.online.parameters), outside
+    return meta, checkpoint.fill(fresh, tensors, saved, loop.placement.padded), outside
+
+
+def networks_of(state: MemberState) -> MemberState:
+    """A state with nothing in it but the online networks."""
+    return _with_networks(jax.tree.map(lambda _: None, state), state.learner.online.parameters)
+
+
+def _with_networks(state: MemberState, networks: Any) -> MemberState:
+    online = state.learner.online._replace(parameters=networks)
+    return state._replace(learner=state.learner._replace(online=online))

@@ -52,9 +52,7 @@ class State(NamedTuple):
     finished: Array  # i32[]
     finished_steps: Array  # i32[] travel times of the finished, summed
     fault: Array  # i32[] the bits above: a size was too small, and what follows is wrong
-    lacking: (
-        Array  # i32[2] vehicles inside the net, and changes of drivable, that there was no room for: most in a step
-    )
+    lacking: Array  # i32[2] vehicles inside, and changes of drivable, that a step had no room for: most so far
 
 
 class Frame(NamedTuple):
@@ -77,15 +75,6 @@ class Simulator:
     they are few. Vehicles that may have to yield are looked at `chunk` at a time, as many times as it takes: `by_pairs`
     with those that they may have to let through, which is for CPUs, or with all crossings at once. Both give the same.
     """
-
-    slots: int
-    movers: tuple[int, int]
-    by_pairs: bool
-    chunk: int
-    dtype: jnp.dtype
-    interval: float
-    sizes: Sizes
-    tables: Tables
 
     def __init__(
         self,
