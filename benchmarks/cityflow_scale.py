@@ -131,7 +131,9 @@ def main() -> None:
         found = measure(options.worker, options.seconds, options.envs[0], options.dtype, options.repetitions)
         print(json.dumps(found))
         return
-    print(json.dumps({"machine": machine.describe(), "results": in_turn(options)}, indent=1))
+    results = in_turn(options)
+    described = machine.describe() | {"device": results[0]["this"]["device"]}
+    print(json.dumps({"machine": described, "results": results}, indent=1))
 
 
 if __name__ == "__main__":
