@@ -16,6 +16,7 @@ from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.envs.host import HostEnvironments
+from sadq.envs.limits import limited, measuring
 from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
@@ -276,3 +277,11 @@ def resolve(environment: Any, settings: dict[str, Any] | None = None) -> Environ
     if isinstance(made, Environment):
         check_shapes(made)
     return made
+
+
+def environment_of(config: Config, given: Any = None) -> Environment | HostSpec:
+    """The environment that a config names, or the one that is `given`, with the config's limit and measures."""
+    made = resolve(config.environment, config.settings) if given is None else resolve(given)
+    if config.max_episode_steps is not None:
+        made = limited(made, config.max_episode_steps)
+    return measuring(made, config.measures) if config.measures else made

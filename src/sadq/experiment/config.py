@@ -81,6 +81,10 @@ class Config:
     """A native environment's name, or a Gymnasium id."""
     environment_settings: tuple[str, ...] = ()
     """What the environment is made with, as name=value: fields of a native one, arguments of a Gymnasium one."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode is cut off; None: as the environment says."""
+    measures: tuple[str, ...] = ()
+    """Entries of a Gymnasium environment's `info` at the end of an episode that evaluations tell, by name."""
     agent: str = "sadq"
     """A base agent, with +sadq for its guided twin."""
     seeds: tuple[int, ...] = (0,)
