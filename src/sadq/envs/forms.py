@@ -64,9 +64,9 @@ class Form:
         """What `as_json` wrote; ValueError for anything else."""
         if not isinstance(data, dict) or data.get("kind") not in (ARRAY, CHOICES, DICT, TUPLE):
             raise ValueError("this is no form of observations or actions")
-        numbers = [tuple(int(one) for one in data[name]) for name in ("shape", "counts", "starts")]
+        shape, counts, starts = (tuple(int(one) for one in data[name]) for name in ("shape", "counts", "starts"))
         keys, parts = tuple(map(str, data["keys"])), tuple(map(cls.from_json, data["parts"]))
-        form = cls(data["kind"], *numbers, keys, parts)
+        form = cls(data["kind"], shape, counts, starts, keys, parts)
         entries = math.prod(form.shape) if form.kind == CHOICES else 0
         named = len(parts) if form.kind == DICT else 0
         lengths = len(form.counts), len(form.starts), len(keys)
@@ -181,26 +181,30 @@ def _form_of(space: spaces.Space[Any]) -> Form | None:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return _choices(space)
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        named = isinstance(space, spaces.Dict)
-        keys = tuple(space.spaces) if named else ()
-        parts = [_form_of(part) for part in (space.spaces.values() if named else space.spaces)]
-        if all(isinstance(key, str) for key in keys) and None not in parts:
-            return Form(DICT if named else TUPLE, keys=keys, parts=tuple(part for part in parts if part is not None))
+        keys: tuple[Any, ...] = tuple(space.spaces) if isinstance(space, spaces.Dict) else ()
+        found = [_form_of(part) for part in _parts(space)]
+        parts = tuple(part for part in found if part is not None)
+        if all(isinstance(key, str) for key in keys) and len(parts) == len(found):
+            return Form(DICT if isinstance(space, spaces.Dict) else TUPLE, keys=keys, parts=parts)
     return None
+
+
+def _parts(space: Any) -> list[Any]:
+    return list(space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces)
 
 
 def _choices(space: Any) -> Form:
     if isinstance(space, spaces.Discrete):
         return Form(CHOICES, (), (int(space.n),), (int(space.start),))
     starts = np.broadcast_to(space.start, space.nvec.shape)
-    return Form(CHOICES, tuple(map(int, space.shape)), *(tuple(map(int, one.ravel())) for one in (space.nvec, starts)))
+    counts, firsts = (tuple(map(int, one.ravel())) for one in (space.nvec, starts))
+    return Form(CHOICES, tuple(map(int, space.shape)), counts, firsts)
 
 
 def _odd_part(space: Any) -> Any:
     """The part of a space that has no form."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return next((_odd_part(part) for part in parts if _form_of(part) is None), space)
+        return next((_odd_part(part) for part in _parts(space) if _form_of(part) is None), space)
     return space
 
 

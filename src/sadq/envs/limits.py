@@ -21,7 +21,7 @@ def limited(environment: Environment | HostSpec, steps: int) -> Environment | Ho
         )
     if isinstance(environment, Environment):
         fields = [field.name for field in dataclasses.fields(environment) if field.init]  # type: ignore[arg-type]
-        if "max_steps" not in fields or environment.fixed_length:
+        if "max_steps" not in fields:
             raise SadqError(
                 f"environment {name} has episodes of {environment.max_steps} steps by its own rules, and got "
                 f"max_episode_steps = {steps}: leave that out."

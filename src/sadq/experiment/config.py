@@ -115,6 +115,13 @@ class Config:
     buffer_size: int = 100_000
     """Transitions that the replay holds per member."""
 
+    normalise_observations: bool = False
+    """Whether networks and model see observations less their running mean, in running deviations, cut off at 10."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied with before they are learned from; evaluations tell the environment's own."""
+    reward_clip: float | None = None
+    """Cut rewards off at plus and minus this, after they were scaled; None: never."""
+
     encoder: Any = Dense()
     """From an observation to features; each head adds one layer of their size."""
     head: Any = None

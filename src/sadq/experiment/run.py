@@ -146,9 +146,17 @@ class Experiment:
         changed = changed_data(self.environment.name, self._record.get("data"), self.data)
         if changed and self.folder.path is not None:
             raise SadqError(changed)
-        for sentence in (filled_fields(self.folder.filled), changed):
+        for sentence in (filled_fields(self.folder.filled), changed, self._without_limit()):
             if sentence:
                 self.warn(sentence)
+
+    def _without_limit(self) -> str | None:
+        if isinstance(self.environment, Environment) or self.environment.max_steps is not None:
+            return None
+        return (
+            f"environment {self.environment.name} names no time limit: an episode that it does not end itself never ends, and "
+            "an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
+        )
 
     def plan(self, steps: int) -> None:
         """So many env steps of each member, in place of what the config says; before the run has begun."""

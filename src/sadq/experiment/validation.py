@@ -31,7 +31,8 @@ def refusals(config: "Config") -> Iterator[str]:
     positive(config, "learning_rate", swept=True)
     share(config, "discount", swept=True)
     not_negative(config, "checkpoint_seconds")
-    positive(config, "soft_target_rate", "max_gradient_norm", or_none=True)
+    positive(config, "soft_target_rate", "max_gradient_norm", "reward_clip", or_none=True)
+    positive(config, "reward_scale")
     require(config, (config.soft_target_rate or 0) <= 1, "soft_target_rate", "must be at most 1: a share of the way")
 
     for choice in config.adjusted:

@@ -1,5 +1,6 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.group import IDLE, Environments, HostStep, Part
+from sadq.errors import SadqError
 from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
 from sadq.fleet.gathered import Gathered, Seen
@@ -17,6 +19,8 @@ from sadq.learning.state import Hyper, Known
 from sadq.networks.network import settled
 from sadq.types import Array, Metrics, PyTree
 
+LONGEST_EPISODE = 20_000
+"""Steps of an evaluation in an environment without a time limit after which it is taken for one that never ends."""
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 
@@ -122,7 +126,10 @@ class HostLoop:
         lengths, factor = np.zeros(running.shape, np.int32), np.ones_like(self._discount)
         predicted: Any = None
         going = running  # an episode may be over while the game that it is a life of goes on
-        while going.any():
+        for taken in itertools.count():
+            if not going.any():
+                break
+            self._check_ends(taken)
             seen = self._padded((observation, mask))
             action, value = self._real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
@@ -131,13 +138,21 @@ class HostLoop:
             gained = np.where(running, step.reward, np.float32(0))
             returns += gained
             lengths += running
-            discounted += factor * gained
+            discounted += factor * self.fleet.learner.rewards.learned(gained)
             factor = factor * self._discount
             running = running & ~(step.terminated | step.truncated)
             going = running if step.going is None else step.going
             observation, mask = self._legal(step.observation, step.mask)
         found: tuple[Any, ...] = returns, lengths, discounted, predicted, self.evaluation.measures()
         return Evaluation(*found)
+
+    def _check_ends(self, taken: int) -> None:
+        """Refuse to go on for ever with episodes that nothing is known to end."""
+        if taken >= LONGEST_EPISODE and getattr(self.evaluation, "max_steps", taken) is None:
+            raise SadqError(
+                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} steps, "
+                "and the environment names no time limit: give max_episode_steps, or an environment that ends its episodes."
+            )
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()
