@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +40,7 @@ def test_statistics_are_those_of_all_that_was_seen():
     for part in seen:
         statistics = statistics.with_more(jnp.asarray(part, jnp.float32))
     rows = seen.reshape(-1, 3)
-    assert int(statistics.count) == len(rows)
+    assert int(statistics.number) == len(rows)
     np.testing.assert_allclose(statistics.mean, rows.mean(0), rtol=1e-6)
     np.testing.assert_allclose(statistics.deviation, rows.std(0) + [0, 0, 1e-4], rtol=1e-3)
 
@@ -52,16 +53,12 @@ def test_what_is_far_from_the_mean_is_cut_off():
 
 def test_a_model_speaks_of_observations_in_their_own_units():
     plain = TINY.model.build(ModelShape((2,), 3), jax.random.key(0))
-    model = NormalisedModel(plain, (2,))
-    model = dataclasses.replace(model)  # a copy, whose scale is set as a learner sets it
-    object.__setattr__(model, "mean", jnp.array([100.0, -3.0]))
-    object.__setattr__(model, "deviation", jnp.array([10.0, 0.5]))
+    scale = jnp.array([100.0, -3.0]), jnp.array([10.0, 0.5])
+    model = eqx.tree_at(lambda own: (own.mean, own.deviation), NormalisedModel(plain, (2,)), scale)
     seen, key = jnp.array([110.0, -3.5]), jax.random.key(1)
     inside = plain.step(plain.encode(jnp.array([1.0, -1.0])), 1, key)
     outside = model.step(model.encode(seen), 1, key)
-    np.testing.assert_allclose(
-        outside.next_input, inside.next_input * jnp.array([10.0, 0.5]) + jnp.array([100.0, -3.0])
-    )
+    np.testing.assert_allclose(outside.next_input, inside.next_input * scale[1] + scale[0], rtol=1e-6)
     assert outside.reward == inside.reward
     reached = jnp.array([90.0, -2.5])
     step = Transition(seen, jnp.int32(1), jnp.float32(1), reached, jnp.bool_(False), jnp.bool_(False), None, None)

@@ -154,8 +154,8 @@ class Experiment:
         if isinstance(self.environment, Environment) or self.environment.max_steps is not None:
             return None
         return (
-            f"environment {self.environment.name} names no time limit: an episode that it does not end itself never ends, and "
-            "an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
+            f"environment {self.environment.name} names no time limit: an episode that it does not end itself never ends, "
+            "and an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
         )
 
     def plan(self, steps: int) -> None:

@@ -150,8 +150,8 @@ class HostLoop:
         """Refuse to go on for ever with episodes that nothing is known to end."""
         if taken >= LONGEST_EPISODE and getattr(self.evaluation, "max_steps", taken) is None:
             raise SadqError(
-                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} steps, "
-                "and the environment names no time limit: give max_episode_steps, or an environment that ends its episodes."
+                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} "
+                "steps, and the environment names no time limit: give max_episode_steps, or let it end its episodes."
             )
 
     def outside(self) -> dict[str, np.ndarray]:

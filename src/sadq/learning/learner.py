@@ -78,7 +78,7 @@ class Learner:
             model = trainable(made, model_movers(made))
             pacing = self.guidance.pacing.init()
         online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
-        statistics = Statistics.of_nothing(self.store.observation_shape) if self.normalises else None
+        statistics = Statistics.of_nothing(networks.encoder.mean.shape[1:]) if self.normalises else None
         return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics)
 
     def learn(

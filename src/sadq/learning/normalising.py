@@ -15,7 +15,7 @@ SMALLEST_VARIANCE = 1e-8
 class Statistics(NamedTuple):
     """Of all observations so far (Chan et al., 1979, for what is added)."""
 
-    count: Array  # f32[]
+    number: Array  # f32[]: how many
     mean: Array  # f32[*observation_shape]
     squares: Array  # f32[*observation_shape]: the sum of squared distances from the mean
 
@@ -28,15 +28,15 @@ class Statistics(NamedTuple):
         added = observations.shape[0] * observations.shape[1]
         mean = jnp.mean(observations, axis=(0, 1))
         squares = jnp.sum(jnp.square(observations - mean), axis=(0, 1))
-        count, distance = self.count + added, mean - self.mean
-        weight = added / count
+        number, distance = self.number + added, mean - self.mean
+        weight = added / number
         return Statistics(
-            count, self.mean + distance * weight, self.squares + squares + jnp.square(distance) * self.count * weight
+            number, self.mean + distance * weight, self.squares + squares + jnp.square(distance) * self.number * weight
         )
 
     @property
     def deviation(self) -> Array:
-        return jnp.sqrt(self.squares / jnp.maximum(self.count, 1.0) + SMALLEST_VARIANCE)
+        return jnp.sqrt(self.squares / jnp.maximum(self.number, 1.0) + SMALLEST_VARIANCE)
 
 
 def observed(state: LearnerState, observations: Array) -> LearnerState:
