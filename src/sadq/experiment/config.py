@@ -122,6 +122,9 @@ class Config:
     reward_clip: float | None = None
     """Cut rewards off at plus and minus this, after they were scaled; None: never."""
 
+    return_range: tuple[float, ...] | None = None
+    """The smallest and the largest discounted return, for heads that must know; None: by environment, else estimated."""
+
     encoder: Any = Dense()
     """From an observation to features; each head adds one layer of their size."""
     head: Any = None
