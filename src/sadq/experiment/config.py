@@ -88,7 +88,7 @@ class Config:
     agent: str = "sadq"
     """A base agent, with +sadq for its guided twin."""
     seeds: tuple[int, ...] = (0,)
-    """One member per seed; on the command line a single number is how many: 0 ... n - 1."""
+    """One member per seed; on the command line a single number is how many: 0 ... n - 1; `--seed 7` is that one."""
 
     steps: int = 50_000
     """Env steps of each member, rounded up to whole chunks."""
