@@ -150,13 +150,8 @@ class Experiment:
         if changed and self.folder.path is not None:
             raise SadqError(changed)
         earlier = of_earlier_version(self.config, self.environment)
-        for sentence in (
-            filled_fields(self.folder.filled),
-            changed,
-            without_limit(self.environment),
-            self._said,
-            earlier,
-        ):
+        endless = None if self._record else without_limit(self.environment)  # a run that goes on has said it
+        for sentence in (filled_fields(self.folder.filled), changed, endless, self._said, earlier):
             if sentence:
                 self.warn(sentence)
 
