@@ -21,6 +21,7 @@ from sadq.experiment.ranges import of_earlier_version, settled
 from sadq.experiment.run import create
 from sadq.fleet.members import Evaluation
 from sadq.networks import Categorical
+from sadq.studies.sweep import Job, check
 
 UNKNOWN = dataclasses.replace(TINY, environment="", agent="c51", alpha=None, replay=None, discount=(0.9,))
 
@@ -120,3 +121,11 @@ def test_a_run_of_an_earlier_version_keeps_its_range_and_says_so():
 def test_a_range_is_two_numbers(span):
     with pytest.raises(SadqError, match="return_range"):
         dataclasses.replace(UNKNOWN, return_range=span)
+
+
+def test_a_study_takes_up_a_run_whose_range_was_estimated(tmp_path):
+    config = dataclasses.replace(UNKNOWN, environment="Own/Switches-v0")
+    create(config, tmp_path / "run").close()
+    check(Job("c51", config, "run"), tmp_path / "run")
+    with pytest.raises(SadqError, match="another return_range"):
+        check(Job("c51", dataclasses.replace(config, return_range=(0.0, 1.0)), "run"), tmp_path / "run")
