@@ -74,6 +74,13 @@ def test_rewards_are_scaled_and_then_cut_off(library):
     assert Rewards().learned(given) is given and Rewards().plain
 
 
+def test_a_constant_scale_gives_way():
+    constant = dataclasses.replace(SCALED, model=dataclasses.replace(SCALED.model, state_scale=50.0))
+    for config, scale in ((constant, 1.0), (dataclasses.replace(constant, normalise_observations=False), 50.0)):
+        model = make_learner(config, resolve("BitFlip-3")).guidance.make_model(jax.random.key(0))
+        assert getattr(model, "model", model).settings.state_scale == scale
+
+
 def test_pictures_are_refused():
     film = dataclasses.replace(resolve(Sorting), observation_dtype=np.dtype(np.uint8))
     with pytest.raises(SadqError, match="normalise_observations is for numbers, and Sorting shows bytes"):

@@ -201,8 +201,11 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         raise SadqError(f"A model in the space of features {needed}: use ensemble single, or another model.")
 
     def make_model(key: Key) -> Any:
-        made = config.model.build(shape, key)
-        return NormalisedModel(made, shape.observation) if config.normalise_observations else made
+        if not config.normalise_observations:
+            return config.model.build(shape, key)
+        # A constant scale is what the running one stands in for: both together would leave next to nothing of a state.
+        unscaled = {"state_scale": 1.0} if hasattr(config.model, "state_scale") else {}
+        return NormalisedModel(dataclasses.replace(config.model, **unscaled).build(shape, key), shape.observation)
 
     if model.space == "features" and config.normalise_observations:
         raise SadqError(
