@@ -9,7 +9,7 @@ from sadq.envs.atari.environments import AtariEnvironments
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
-from sadq.envs.fixed_policies import discounted_returns, episodes_of, uniform
+from sadq.envs.fixed_policies import discounted, step_by_step, uniform
 from sadq.envs.group import EVALUATE, IDLE, LONGEST_EPISODE
 from sadq.envs.host import HostEnvironments
 from sadq.errors import SadqError
@@ -60,14 +60,14 @@ def estimated_range(
     width to either side, but no wider than the smallest and the largest reward at every step would make it.
     """
     if isinstance(environment, Environment):
-        found = episodes_of(environment, uniform(environment), RANGE_EPISODES, seed)
+        found = step_by_step(environment, uniform(environment), RANGE_EPISODES, seed)
         rewards, running = np.asarray(found.rewards, np.float64), np.asarray(found.running)
     else:
         played = play_randomly(environment, RANGE_EPISODES, seed, RANGE_STEPS)
         rewards, running = played.rewards, played.running
     rewards = np.asarray(learned(rewards.astype(np.float32)), np.float64)
     rewards = rewards * (running if rewards.ndim == 2 else running[..., None])
-    returns = discounted_returns(rewards, discount)[running]
+    returns = discounted(rewards, discount)[running]
     low, high = float(returns.min()), float(returns.max())
     if not np.isfinite([low, high]).all() or low == high == 0.0:
         raise SadqError(
