@@ -17,6 +17,12 @@ from sadq.learning.state import Hyper, Known
 from sadq.networks.network import settled
 from sadq.types import Array, Metrics, PyTree
 
+LAUNCHED = {"xla_gpu_graph_min_graph_size": 2**30}
+"""The compiler's word for a GPU to begin with a program's first kernel while the others are still being handed over.
+
+By default kernels are recorded as one graph, which pays where a program repeats them. Here each call has its arrays in
+other places than the last one, so that the graph would be written anew every time, before anything of it can run.
+"""
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 
@@ -28,7 +34,8 @@ class HostLoop:
     def __init__(self, fleet: Fleet, hyper: Hyper, collects: int, training: Environments, evaluation: Environments):
         self.fleet, self.collects = fleet, collects
         self.training, self.evaluation = training, evaluation
-        self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
+        self.placement = fleet.placement(hyper.seed.shape[0])
+        self.programs = Programs(LAUNCHED if self.placement.mesh[0].platform == "gpu" else None)
         self.hyper = self.placement.padded(hyper)
         self._discount = np.asarray(hyper.discount)[:, None]
         self._owned = None  # bool[M, 1, A]: the actions that each member has
@@ -97,7 +104,7 @@ class HostLoop:
         plan = self._plan(self.hyper, self.hyper, np.int32(first))
         leaves, remembered = jax.tree.leaves(state), self._places.behaviour
         rows: list[Array] = []
-        ended: list[Metrics] = []
+        ended: list[dict[str, np.ndarray]] = []
         for number in range(self.collects):
             memory = jax.tree.map(lambda place: leaves[place], remembered)
             networks = [leaves[place] for place in self._online]
