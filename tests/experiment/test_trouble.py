@@ -107,7 +107,7 @@ def test_a_member_without_one_whole_evaluation_has_no_score():
 
 
 def test_the_command_says_so(capsys):
-    member = {"seed": 3, "final_return": None, "status": "diverged"}
+    member = {"seed": 3, "alpha": None, "final_return": None, "status": "diverged"}
     result = {"members": [member], "steps": 10, "wall_seconds": 1.0, "steps_per_second": 10.0}
     _tell_result(result | {"compile_seconds": 0.0, "run": "runs/one"}, as_json=False)
     assert "no evaluation was whole (diverged)" in capsys.readouterr().out
