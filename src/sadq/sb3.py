@@ -116,9 +116,7 @@ class SADQDQN(DQN):
         if not isinstance(space, spaces.Box) or is_image_space(space):
             raise SadqError(f"SADQDQN was given observations {space}: expected a Box of numbers that is no image.")
         if self.optimize_memory_usage:
-            raise SadqError(
-                "SADQDQN was given optimize_memory_usage=True, under which some stored steps are not whole."
-            )
+            raise SadqError("optimize_memory_usage = True stores steps that a model cannot learn from: leave it off.")
         self._random = np.random.default_rng(None if self.seed is None else [self.seed, STREAM])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self._random.integers(2**31)))
