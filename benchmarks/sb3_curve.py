@@ -109,15 +109,15 @@ ARMS = {
 
 
 def table(record: dict[str, Any]) -> str:
-    """Means over seeds at every other evaluation, the last one of every seed, and the time."""
+    """Means over seeds at every other evaluation, the last one of every seed, and what it took."""
     steps = record["steps"]
     shown = range(1, EVALUATIONS, 2)
     heads = " | ".join(f"{steps * (at + 1) // EVALUATIONS:,}" for at in shown)
-    lines = [f"| | {heads} | each seed at the end | seconds |", "|---" * (len(shown) + 3) + "|"]
+    lines = [f"| | {heads} | each seed at the end | core seconds |", "|---" * (len(shown) + 3) + "|"]
     for name, arm in record["arms"].items():
         means = " | ".join(f"{np.mean([curve[at] for curve in arm['curves']]):.0f}" for at in shown)
         ends = ", ".join(f"{curve[-1]:.0f}" for curve in arm["curves"])
-        lines.append(f"| {name} | {means} | {ends} | {arm['seconds']:.0f} |")
+        lines.append(f"| {name} | {means} | {ends} | {arm['cpu_seconds']:.0f} |")
     return "\n".join(lines)
 
 
