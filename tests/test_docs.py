@@ -98,9 +98,9 @@ def named(page: Path) -> str:
 
 def config_of(arguments: str) -> Config:
     """What `sadq train` would run."""
-    (name, agent), flags = split(import_modules(shlex.split(arguments, comments=True)))
+    (name, *agent), flags = split(import_modules(shlex.split(arguments, comments=True)))
     base = preset(name)
-    return read_config(Train, flags, base, "sadq train", **agent_fields(base, agent))[1]
+    return read_config(Train, flags, base, "sadq train", **agent_fields(base, agent[0] if agent else None))[1]
 
 
 def test_the_page_has_the_agents_of_the_code(generator):

@@ -73,7 +73,7 @@ class OneStepModel(nn.Module):
 class SADQDQN(DQN):
     """Stable-Baselines3's DQN with SADQ's target; whatever DQN takes may be given by name, and works as there.
 
-    >>> model = SADQDQN("MlpPolicy", "CartPole-v1", alpha=0.2).learn(50_000)
+        >>> model = SADQDQN("MlpPolicy", "CartPole-v1", alpha=0.2).learn(50_000)
 
     `alpha` is the weight of the greedy value; 1 is DQN itself. `gate` says how far the model is listened to: "batch" no
     further than it has been right, "fixed" always. `rollout` is a sampled successor (the paper) or its mean.
