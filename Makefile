@@ -2,19 +2,26 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO := runs/demo
 # Fewer cannot settle three measures at once.
 SEEDS ?= 10
 
-.PHONY: run test lint learn mutants bench clean
+.PHONY: run test lint learn mutants bench wheel docs sb3 jax clean
 
-$(READY): pyproject.toml constraints.txt
+# The library alone, which is all that the demo needs; then what the tests look at too.
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,box2d,trace,atari,ray]"
+	$(BIN)/python $(INSTALL) -e .
 	touch $@
 
-run: $(READY)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report
+$(READY): $(INSTALLED)
+	$(BIN)/python $(INSTALL) -e ".[dev,box2d,trace,atari,ray,tensorboard,wandb]"
+	touch $@
+
+run: $(INSTALLED)  ## Train a base agent and its +SADQ twin on paired seeds, and compare them in a report
 	rm -rf $(DEMO)
 	$(BIN)/sadq train bitflip-quick dueling --seeds $(SEEDS) --out $(DEMO)/dueling
 	$(BIN)/sadq train bitflip-quick dueling+sadq --seeds $(SEEDS) --out $(DEMO)/dueling+sadq
@@ -45,5 +52,33 @@ mutants: $(READY)  ## How many small faults in the mathematics and the learner t
 bench: $(READY)  ## Speed against peers, which get an environment of their own
 	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json $(if $(SECTIONS),--sections $(SECTIONS))
 
+docs: $(INSTALLED)  ## The site, into build/site; a warning is an error
+	$(BIN)/python $(INSTALL) -e ".[docs]"
+	$(BIN)/mkdocs build --quiet --strict
+
+# What has an environment of its own, apart from that of the tests.
+EMPTY := build/empty
+WITH_SB3 := .venv-sb3
+WITH_JAX := .venv-jax
+
+wheel:  ## The wheel, in an environment with nothing else: it trains
+	rm -rf $(EMPTY) build/wheel build/lib
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(EMPTY)/bin/python $(INSTALL) build/wheel/sadq-*.whl
+	cd $(EMPTY) && bin/sadq train bitflip-quick --steps 2000 --out run && test -s run/result.json
+
+sb3:  ## What needs Stable-Baselines3, and with it torch
+	$(PYTHON) -m venv $(WITH_SB3)
+	$(WITH_SB3)/bin/python $(INSTALL) -e ".[sb3,dev]"
+	$(WITH_SB3)/bin/python -m pytest -p no:xdist tests/test_sb3.py
+
+# make jax JAX=0.11.2 PYTHON=python3.12
+jax:  ## A selection of the tests on another version of JAX; from 0.11 on it needs Python 3.12
+	mkdir -p build && grep -v "^jax" constraints.txt > build/constraints-jax.txt
+	$(PYTHON) -m venv $(WITH_JAX)
+	$(WITH_JAX)/bin/python $(INSTALL:constraints.txt=build/constraints-jax.txt) jax==$(JAX) -e ".[dev]"
+	$(WITH_JAX)/bin/python -m pytest -p no:xdist $(SELECTION)
+
 clean:
-	rm -rf $(VENV) .venv-peers build src/*.egg-info
+	rm -rf $(VENV) .venv-peers $(WITH_SB3) $(WITH_JAX) build src/*.egg-info
