@@ -18,9 +18,8 @@ from sadq.types import PyTree
 class Programs:
     """Compiles each program at its first call, and keeps account of the time that takes."""
 
-    def __init__(self, options: dict[str, Any] | None = None) -> None:
-        """`options` of the compiler."""
-        self.compile_seconds, self._options = 0.0, options
+    def __init__(self) -> None:
+        self.compile_seconds = 0.0
 
     def timed(self, program: Any) -> Callable:
         compiled: Callable | None = None
@@ -32,7 +31,7 @@ class Programs:
                 with compiling:  # of several threads, the others wait for the first
                     if compiled is None:
                         began = time.perf_counter()
-                        compiled = program.lower(*arguments).compile(self._options)
+                        compiled = program.lower(*arguments).compile()
                         self.compile_seconds += time.perf_counter() - began
             return compiled(*arguments)
 

@@ -1,5 +1,6 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.group import IDLE, Environments, HostStep, Part
+from sadq.errors import SadqError
 from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
 from sadq.fleet.gathered import Gathered, Seen
@@ -17,12 +19,8 @@ from sadq.learning.state import Hyper, Known
 from sadq.networks.network import settled
 from sadq.types import Array, Metrics, PyTree
 
-LAUNCHED = {"xla_gpu_graph_min_graph_size": 2**30}
-"""The compiler's word for a GPU to begin with a program's first kernel while the others are still being handed over.
-
-By default kernels are recorded as one graph, which pays where a program repeats them. Here each call has its arrays in
-other places than the last one, so that the graph would be written anew every time, before anything of it can run.
-"""
+LONGEST_EPISODE = 20_000
+"""Steps of an evaluation in an environment without a time limit after which it is taken for one that never ends."""
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 
@@ -34,8 +32,7 @@ class HostLoop:
     def __init__(self, fleet: Fleet, hyper: Hyper, collects: int, training: Environments, evaluation: Environments):
         self.fleet, self.collects = fleet, collects
         self.training, self.evaluation = training, evaluation
-        self.placement = fleet.placement(hyper.seed.shape[0])
-        self.programs = Programs(LAUNCHED if self.placement.mesh[0].platform == "gpu" else None)
+        self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
         self.hyper = self.placement.padded(hyper)
         self._discount = np.asarray(hyper.discount)[:, None]
         self._owned = None  # bool[M, 1, A]: the actions that each member has
@@ -136,7 +133,10 @@ class HostLoop:
         lengths, factor = np.zeros(running.shape, np.int32), np.ones_like(self._discount)
         predicted: Any = None
         going = running  # an episode may be over while the game that it is a life of goes on
-        while going.any():
+        for taken in itertools.count():
+            if not going.any():
+                break
+            self._check_ends(taken)
             seen = self._padded((observation, mask))
             action, value = self._real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
@@ -145,13 +145,21 @@ class HostLoop:
             gained = np.where(running, step.reward, np.float32(0))
             returns += gained
             lengths += running
-            discounted += factor * gained
+            discounted += factor * self.fleet.learner.rewards.learned(gained)
             factor = factor * self._discount
             running = running & ~(step.terminated | step.truncated)
             going = running if step.going is None else step.going
             observation, mask = self._legal(step.observation, step.mask)
         found: tuple[Any, ...] = returns, lengths, discounted, predicted, self.evaluation.measures()
         return Evaluation(*found)
+
+    def _check_ends(self, taken: int) -> None:
+        """Refuse to go on for ever with episodes that nothing is known to end."""
+        if taken >= LONGEST_EPISODE and getattr(self.evaluation, "max_steps", taken) is None:
+            raise SadqError(
+                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} "
+                "steps, and the environment names no time limit: give max_episode_steps, or let it end its episodes."
+            )
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()
