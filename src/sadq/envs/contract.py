@@ -1,13 +1,15 @@
 """The contract of a host environment: what its spaces, `reset` and `step` must give, each breach told in a sentence."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
+from sadq.envs import forms
+from sadq.envs.forms import Form
 from sadq.errors import SadqError
 
 MASK = "action_mask"
@@ -27,11 +29,19 @@ class HostSpec:
     max_steps: int | None
     """Steps after which an episode is truncated; None where the environment does not say."""
     has_masks: bool
-    """Whether `info["action_mask"]` names the legal actions after every reset and step."""
+    """Whether `info["action_mask"]`, or `action_masks()`, names the legal actions after every reset and step."""
     action_start: int = 0
     """The environment's own number of our action 0."""
     deterministic: bool | None = None
     """False where Gymnasium's registration says so, else unknown: `HostEnvironments.restore` finds out."""
+    observation_form: Form | None = None
+    """The form in which observations come, where it is not that of an array that is taken as it is."""
+    action_form: Form | None = None
+    """The form that actions take, where it is not that of one number."""
+    mask_method: bool = False
+    """Whether the legal actions are what `action_masks()` says, rather than `info`."""
+    measures: tuple[str, ...] = ()
+    """What `info` holds at the end of an episode that evaluations are to tell."""
 
 
 def one_line(error: BaseException) -> str:
@@ -60,46 +70,31 @@ def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
     """Make one environment, check its spaces and its first reset, and say what it is."""
     environment = build(name, maker)
     try:
-        actions = environment.action_space
-        if not isinstance(actions, spaces.Discrete):
-            raise SadqError(
-                f"environment {name} has action space {actions}, expected Discrete: "
-                "wrap it so that its actions are numbered."
-            )
-        shape, dtype = _observations(name, environment.observation_space)
+        actions = forms.action_form(name, environment.action_space)
+        seen = forms.observation_form(name, environment.observation_space)
+        whole = seen.kind == forms.ARRAY and bool(seen.shape)
+        bytes_ = whole and environment.observation_space.dtype == np.uint8
         spec = HostSpec(
             name=name,
             maker=maker,
-            observation_shape=shape,
-            observation_dtype=dtype,
-            action_count=int(actions.n),
+            observation_shape=seen.shape if whole else (seen.size,),
+            observation_dtype=np.dtype(np.uint8 if bytes_ else np.float32),
+            action_count=math.prod(actions.counts),
             max_steps=_time_limit(environment),
             has_masks=False,
-            action_start=int(actions.start),
+            action_start=0 if actions.shape else actions.starts[0],
             deterministic=False if environment.spec is not None and environment.spec.nondeterministic else None,
+            observation_form=None if whole else seen,
+            action_form=actions if actions.shape else None,
         )
         observation, info = checked_reset(spec, call_reset(spec, environment, 0))
         finite(spec, "reset", rows(spec, 1, observation))
-        spec = dataclasses.replace(spec, has_masks=MASK in info)
-        checked_mask(spec, "reset", info)
+        method = MASK not in info and callable(_mask_method(environment))
+        spec = dataclasses.replace(spec, has_masks=method or MASK in info, mask_method=method)
+        checked_mask(spec, environment, "reset", info)
     finally:
         environment.close()
     return spec
-
-
-def _observations(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    if isinstance(space, spaces.Discrete):
-        raise SadqError(
-            f"environment {name} has observation space {space}, expected an array: wrap it in "
-            "gymnasium.wrappers.FlattenObservation, which makes it one-hot."
-        )
-    array = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
-    if not array or not space.shape or min(space.shape) < 1:
-        raise SadqError(
-            f"environment {name} has observation space {space}, expected an array (a Box, MultiBinary or MultiDiscrete "
-            "of at least one dimension): wrap it in gymnasium.wrappers.FlattenObservation."
-        )
-    return tuple(int(size) for size in space.shape), np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
 
 
 def _time_limit(environment: gymnasium.Env) -> int | None:
@@ -120,9 +115,10 @@ def call_reset(spec: HostSpec, environment: gymnasium.Env, seed: int) -> Any:
 
 
 def call_step(spec: HostSpec, environment: gymnasium.Env, action: int) -> Any:
-    """`environment.step(action)`, its failures named."""
+    """`environment.step` of our action by its number, in the environment's own form; its failures named."""
+    form = spec.action_form
     try:
-        return environment.step(action)
+        return environment.step(action + spec.action_start if form is None else forms.action_of(form, action))
     except Exception as error:
         raise SadqError(f"environment {spec.name} failed in step: {one_line(error)}") from error
 
@@ -154,25 +150,58 @@ def checked_step(spec: HostSpec, result: Any) -> tuple[np.ndarray, float, bool, 
     )
 
 
-def checked_mask(spec: HostSpec, call: str, info: dict[str, Any], final: bool = False) -> np.ndarray | None:
-    """The legal actions bool[A] that `info` names; all of them in a `final` state that names none."""
-    value = info.get(MASK)
+def checked_mask(
+    spec: HostSpec, environment: gymnasium.Env, call: str, info: dict[str, Any], final: bool = False
+) -> np.ndarray | None:
+    """The legal actions bool[A] that the environment names; all of them in a `final` state that names none."""
+    if spec.mask_method:
+        if final:
+            return np.ones(spec.action_count, bool)  # a finished environment need not answer
+        value, told = _called_masks(spec, environment, call), "action_masks()"
+    else:
+        value, told = info.get(MASK), MASK
     if value is None:
         if spec.has_masks:
             _refuse(spec, call, f"no info['{MASK}']", "one always, since its first reset gave one")
         return None
     if not spec.has_masks:
         _refuse(spec, call, f"an info['{MASK}']", "none ever, since its first reset gave none")
-    mask = np.asarray(value)
+    mask = np.asarray(value if spec.action_form is None else forms.joint_legal(spec.action_form, value))
     if mask.shape != (spec.action_count,) or mask.dtype.kind not in "biu":
-        _refuse(spec, call, f"an {MASK} {_shown(value)}", f"{spec.action_count} booleans")
+        _refuse(spec, call, f"an {told} {_shown(value)}", f"{spec.action_count} booleans")
     mask = mask.astype(bool)
     if not mask.any():
         if not final:
-            _refuse(spec, call, f"an {MASK} without any legal action", "at least one legal action until it terminates")
+            _refuse(spec, call, f"an {told} without any legal action", "at least one legal action until it terminates")
         # What follows a final state never counts, but a maximum over no action at all would be -inf, then NaN.
         mask = np.ones_like(mask)
     return mask
+
+
+def _mask_method(environment: gymnasium.Env) -> Any:
+    """The environment's `action_masks`, as Stable-Baselines3's contributions call it, or None."""
+    return environment.get_wrapper_attr("action_masks") if environment.has_wrapper_attr("action_masks") else None
+
+
+def _called_masks(spec: HostSpec, environment: gymnasium.Env, call: str) -> Any:
+    try:
+        return _mask_method(environment)()
+    except Exception as error:
+        raise SadqError(f"environment {spec.name} failed in action_masks after {call}: {one_line(error)}") from error
+
+
+def measured(spec: HostSpec, info: dict[str, Any]) -> list[float]:
+    """What the last `info` of an episode says under the names of `measures`."""
+    values = []
+    for name in spec.measures:
+        inner = info.get("measures")
+        value = info.get(name, inner.get(name) if isinstance(inner, dict) else None)
+        number = np.asarray(np.nan if value is None else value)
+        if value is None or number.size != 1 or number.dtype.kind not in "fbiu":
+            found = f"no info[{name!r}]" if value is None else f"info[{name!r}] = {_shown(value)}"
+            _refuse(spec, "the last step of an episode", found, "a number, since measures names it")
+        values.append(float(number.item()))
+    return values
 
 
 def rows(spec: HostSpec, count: int, fill: Any = 0) -> np.ndarray:
@@ -204,6 +233,14 @@ def finite(spec: HostSpec, call: str, observations: np.ndarray, rewards: np.ndar
 
 
 def _array(spec: HostSpec, call: str, value: Any) -> np.ndarray:
+    if spec.observation_form is not None:
+        try:
+            flat, single = forms.flattened(spec.observation_form, value)
+        except forms.Misfit as misfit:
+            _refuse(spec, call, f"an observation with {misfit.found}", misfit.expected)
+        if not single:
+            _refuse(spec, call, "a batch of observations", "one")
+        return flat[0]
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different lengths

@@ -162,11 +162,13 @@ class EnvironmentGroup:
         masks: list[Any] = []
         terminated, truncated, finished = [], [], []
         for index, place in enumerate(places):
-            result = contract.call_step(spec, environments[place], actions[index] + spec.action_start)
+            result = contract.call_step(spec, environments[place], actions[index])
             raw[index], rewards[index], ends, cut, info = contract.checked_step(spec, result)
-            masks.append(contract.checked_mask(spec, "step", info, final=ends))
+            masks.append(contract.checked_mask(spec, environments[place], "step", info, final=ends))
             if ends or cut:
                 finished.append(place)
+                if board.measured is not None:
+                    board.measured[rows[index]] = contract.measured(spec, info)
             terminated.append(ends)
             # A time limit may fall on the very step that terminates: then there is nothing to bootstrap from.
             truncated.append(cut and not ends)
@@ -193,12 +195,12 @@ class EnvironmentGroup:
         spec, board = self._spec, self._board
         self.reset(episodes)
         ended = np.zeros(len(self._slots), bool)
-        splits = np.split(actions + spec.action_start, np.cumsum(lengths)[:-1])
+        splits = np.split(actions, np.cumsum(lengths)[:-1])
         for place, recorded in enumerate(splits):
             for action in recorded.tolist():
                 result = contract.call_step(spec, self._environments[place], action)
                 observation, _, terminated, truncated, info = contract.checked_step(spec, result)
-                mask = contract.checked_mask(spec, "step", info, final=terminated)
+                mask = contract.checked_mask(spec, self._environments[place], "step", info, final=terminated)
                 if terminated or truncated:
                     ended[place] = True
                     self._episodes[place] += 1
@@ -224,7 +226,7 @@ class EnvironmentGroup:
             seed = episode_seed(self._slots[place], self._purpose, self._episodes[place])
             result = contract.call_reset(spec, self._environments[place], seed)
             raw[index], info = contract.checked_reset(spec, result)
-            masks.append(contract.checked_mask(spec, "reset", info))
+            masks.append(contract.checked_mask(spec, self._environments[place], "reset", info))
         rows = self._rows[Part.WHOLE][places]
         board.observation[rows] = contract.finite(spec, "reset", raw)
         if board.mask is not None:

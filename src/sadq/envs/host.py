@@ -134,7 +134,8 @@ class HostEnvironments:
 
     def measures(self) -> dict[str, np.ndarray]:
         """What the environments measured of the episodes since the last reset, by name: [M, E]."""
-        return {}
+        measured = self._of(Part.WHOLE, self._board.measured)
+        return {name: measured[..., index].copy() for index, name in enumerate(self.spec.measures)}
 
     def close(self) -> None:
         """Close the environments and end their workers."""
@@ -158,4 +159,4 @@ class HostEnvironments:
         return None if field is None else field.reshape(self.shape + field.shape[1:])[:, part.lanes(self.shape[1])]
 
     def _view(self, part: Part) -> HostStep:
-        return HostStep(*(self._of(part, field) for field in self._board[1:]))
+        return HostStep(*(self._of(part, field) for field in self._board[1:8]))  # all but what was told and measured

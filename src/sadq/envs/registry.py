@@ -1,6 +1,5 @@
 """From what a user calls an environment, a name or an object, to the environment itself."""
 
-import copy
 import difflib
 import functools
 import re
@@ -14,6 +13,7 @@ from sadq.envs.atari import spec as atari
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.envs.copies import copies_of, single_maker
 from sadq.envs.native import Acrobot, BitFlip, CartPole
 from sadq.errors import SadqError
 
@@ -75,7 +75,8 @@ def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | Non
 
     A name is looked up among the registered ones, then among Gymnasium's ids; `host=True`, or "gymnasium:" before the
     id, goes straight to Gymnasium, and "atari/" to ALE. An object may be an Environment or a spec, returned as it is, a
-    gymnasium.Env, of which copies are made, or a function without arguments that makes either kind. `settings` are what
+    gymnasium.Env, of which copies are made, a vector of such, of which the first one's maker is taken, or a function
+    without arguments that makes any of these. `settings` are what
     a named one is made with: fields of a native environment or of `AtariSpec`, or arguments of `gymnasium.make`.
     """
     if isinstance(environment, str):
@@ -90,7 +91,10 @@ def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | Non
     if isinstance(environment, HostSpec):
         return environment
     if isinstance(environment, gymnasium.Env):
-        return _from_instance(environment)
+        name = _name_of(environment)
+        return contract.describe(name, copies_of(name, environment))
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        return _from_factory(single_maker(environment), None, host)
     if not isinstance(environment, Environment):
         return _from_factory(environment, None, host)
     if host:
@@ -139,27 +143,6 @@ def _advice(identifier: str) -> str:
     return "expected a registered name: list_environments(host=True) gives them all."
 
 
-def _from_instance(environment: gymnasium.Env) -> HostSpec:
-    name = _name_of(environment)
-    reason = "it has none"
-    if environment.spec is not None:
-        from_spec = functools.partial(gymnasium.make, environment.spec, disable_env_checker=True)
-        try:
-            contract.build(name, from_spec).close()
-        except SadqError as error:
-            reason = contract.one_line(error.__cause__ or error)
-        else:
-            return contract.describe(name, from_spec)
-    try:
-        copy.deepcopy(environment).close()
-    except Exception as error:
-        raise SadqError(
-            f"environment {name} can be copied neither through its Gymnasium spec ({reason}) nor by copy.deepcopy "
-            f"({contract.one_line(error)}): pass a function without arguments that makes one."
-        ) from error
-    return contract.describe(name, functools.partial(copy.deepcopy, environment))
-
-
 def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | HostSpec:
     label = name or getattr(factory, "__name__", None) or repr(factory)
     if not callable(factory):
@@ -174,6 +157,8 @@ def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | H
     if isinstance(made, gymnasium.Env):
         made.close()
         return contract.describe(name or _name_of(made), factory)
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        return _from_factory(single_maker(made), name, host)
     if not isinstance(made, Environment):
         raise SadqError(
             f"environment {label} was made as a {type(made).__name__}, expected an Environment or a gymnasium.Env."

@@ -27,6 +27,7 @@ class Board(NamedTuple):
     next_mask: np.ndarray | None  # bool[n, A]; None where the environment has no masks
     observation: np.ndarray  # [n, *observation_shape]
     mask: np.ndarray | None  # bool[n, A]
+    measured: np.ndarray | None = None  # f32[n, names]: of the last episode that ended; None where nothing is asked for
 
     def silence(self, rows: np.ndarray) -> None:
         """Make the answers of environments that are left alone zeros, with every action legal."""
@@ -79,6 +80,8 @@ def _fields(spec: HostSpec, count: int) -> dict[str, tuple[tuple[int, ...], np.d
     }
     if spec.has_masks:
         shapes |= {"next_mask": (masks, np.bool_), "mask": (masks, np.bool_)}
+    if spec.measures:
+        shapes["measured"] = (count, len(spec.measures)), np.float32
     fields, end = {}, 0
     for name, (shape, kind) in shapes.items():
         dtype, begin = np.dtype(kind), -(-end // ALIGNMENT) * ALIGNMENT

@@ -74,11 +74,11 @@ def step_seconds(spec: HostSpec) -> float:
     steps, resets = list[float](), 0.0
     try:
         while len(steps) < CALIBRATION_STEPS and sum(steps) + resets < CALIBRATION_SECONDS:
-            mask = contract.checked_mask(spec, "step", info)
+            mask = contract.checked_mask(spec, environment, "step", info)
             legal = range(spec.action_count) if mask is None else np.flatnonzero(mask).tolist()
             action = legal[len(steps) * 7919 % len(legal)]  # any that are spread out will do
             start = time.perf_counter()
-            result = contract.call_step(spec, environment, action + spec.action_start)
+            result = contract.call_step(spec, environment, action)
             steps.append(time.perf_counter() - start)
             _, _, terminated, truncated, info = contract.checked_step(spec, result)
             if terminated or truncated:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sadq.envs import forms
 from sadq.errors import SadqError
 from sadq.registry import fitted, shown
 
@@ -69,8 +70,18 @@ def following(callbacks: list[Any], source: Any) -> Iterator[None]:
                 callback.end()
 
 
-def observations_of(given: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.ndarray, bool]:
-    """(observations [n, *shape], whether it was one and not a batch)."""
+def observations_of(
+    given: Any, shape: tuple[int, ...], dtype: Any, form: forms.Form | None = None
+) -> tuple[np.ndarray, bool]:
+    """(observations [n, *shape], whether it was one and not a batch); a `form` is the environment's own."""
+    if form is not None:
+        try:
+            flat, single = forms.flattened(form, given)
+        except forms.Misfit as misfit:
+            raise SadqError(
+                f"Cannot act on an observation with {misfit.found}: expected {misfit.expected}."
+            ) from misfit
+        return flat.astype(dtype), single
     array, expected = _numbers(given), f"{shape} or (n, {', '.join(map(str, shape))})"
     if array is None:
         raise SadqError(f"Cannot act on {shown(given)}: expected an array of numbers of shape {expected}.")
@@ -79,8 +90,11 @@ def observations_of(given: Any, shape: tuple[int, ...], dtype: Any) -> tuple[np.
     return array.reshape(-1, *shape).astype(dtype), array.shape == shape
 
 
-def masks_of(given: Any, actions: int, single: bool, count: int) -> np.ndarray:
-    """Legal actions bool[n, A], refused where they are of another size or allow nothing."""
+def masks_of(given: Any, actions: int, single: bool, count: int, form: forms.Form | None = None) -> np.ndarray:
+    """Legal actions bool[n, A], refused where they are of another size or allow nothing; a `form` is of joint actions."""
+    if form is not None:
+        rows = [given] if single else given if isinstance(given, list | np.ndarray) else []
+        given = [forms.joint_legal(form, one) for one in rows]
     masks, expected = _numbers(given), ((actions,), (1, actions)) if single else ((count, actions),)
     if masks is None or masks.shape not in expected or masks.dtype.kind not in "biu":
         found = shown(given) if masks is None else f"of shape {masks.shape} and type {masks.dtype}"

@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sadq import keys
+from sadq.dynamics.normalised import NormalisedModel
 from sadq.dynamics.protocol import ModelShape
 from sadq.envs import registry
 from sadq.envs.atari.environments import AtariEnvironments
@@ -16,6 +18,7 @@ from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.envs.host import HostEnvironments
+from sadq.envs.limits import limited, measuring
 from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
@@ -29,8 +32,10 @@ from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
+from sadq.learning.rewards import Rewards
 from sadq.learning.state import Hyper
 from sadq.networks import Bayesian, HeadShape, Network
+from sadq.networks.normalised import NormalisedEncoder
 from sadq.replay.frames import FrameRing
 from sadq.replay.ring import Ring
 from sadq.types import Key
@@ -133,12 +138,16 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
     if store.rows < rows:  # a config alone cannot know how many actors there are
         held = f"at least one collect of all its actors, {rows * store.lanes} transitions"
         raise SadqError(f"buffer_size = {config.buffer_size} is too small for {environment.name}: it must hold {held}.")
+    if config.normalise_observations and environment.observation_dtype == np.uint8:
+        raise SadqError(f"normalise_observations is for numbers, and {environment.name} shows bytes: leave it out.")
     returns = return_range(environment.name)
     features, width = features_of(config, environment), getattr(config.encoder, "head_width", None)
     shape = HeadShape(features, environment.action_count, row.dueling, row.noisy, returns, width)
 
     def make_network(key: Key) -> Network:
-        encoder = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
+        encoder: Any = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
+        if config.normalise_observations:
+            encoder = NormalisedEncoder(encoder, environment.observation_shape)
         return Network(encoder, row.head.build(shape, keys.purpose(key, "head")), config.compute)
 
     return Learner(
@@ -161,6 +170,8 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         learning_starts=config.learning_starts,
         max_gradient_norm=config.max_gradient_norm,
         learning_rate_schedule=config.learning_rate_schedule,
+        normalises=config.normalise_observations,
+        rewards=Rewards(config.reward_scale, config.reward_clip),
     )
 
 
@@ -189,8 +200,17 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     if model.space == "features" and config.row.ensemble.size > 1:
         needed = "needs a network whose features it predicts, but an ensemble has several"
         raise SadqError(f"A model in the space of features {needed}: use ensemble single, or another model.")
+
+    def make_model(key: Key) -> Any:
+        made = config.model.build(shape, key)
+        return NormalisedModel(made, shape.observation) if config.normalise_observations else made
+
+    if model.space == "features" and config.normalise_observations:
+        raise SadqError(
+            "normalise_observations is for models in the space of observations: leave it out, or choose one."
+        )
     return Guidance(
-        make_model=lambda key: config.model.build(shape, key),
+        make_model=make_model,
         action_count=environment.action_count,
         batch_size=own.batch_size,
         updates=own.updates_per_collect,
@@ -276,3 +296,11 @@ def resolve(environment: Any, settings: dict[str, Any] | None = None) -> Environ
     if isinstance(made, Environment):
         check_shapes(made)
     return made
+
+
+def environment_of(config: Config, given: Any = None) -> Environment | HostSpec:
+    """The environment that a config names, or the one that is `given`, with the config's limit and measures."""
+    made = resolve(config.environment, config.settings) if given is None else resolve(given)
+    if config.max_episode_steps is not None:
+        made = limited(made, config.max_episode_steps)
+    return measuring(made, config.measures) if config.measures else made

@@ -81,6 +81,10 @@ class Config:
     """A native environment's name, or a Gymnasium id."""
     environment_settings: tuple[str, ...] = ()
     """What the environment is made with, as name=value: fields of a native one, arguments of a Gymnasium one."""
+    max_episode_steps: int | None = None
+    """Steps after which an episode is cut off; None: as the environment says."""
+    measures: tuple[str, ...] = ()
+    """Entries of a Gymnasium environment's `info` at the end of an episode that evaluations tell, by name."""
     agent: str = "sadq"
     """A base agent, with +sadq for its guided twin."""
     seeds: tuple[int, ...] = (0,)
@@ -110,6 +114,13 @@ class Config:
     """Value updates in each learning phase."""
     buffer_size: int = 100_000
     """Transitions that the replay holds per member."""
+
+    normalise_observations: bool = False
+    """Whether networks and model see observations less their running mean, in running deviations, cut off at 10."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied with before they are learned from; evaluations tell the environment's own."""
+    reward_clip: float | None = None
+    """Cut rewards off at plus and minus this, after they were scaled; None: never."""
 
     encoder: Any = Dense()
     """From an observation to features; each head adds one layer of their size."""

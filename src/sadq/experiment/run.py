@@ -13,7 +13,7 @@ from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
-from sadq.experiment.build import Timetable, check_memory, hyper_of, make_learner, make_loop, members_of, resolve
+from sadq.experiment.build import Timetable, check_memory, environment_of, hyper_of, make_learner, make_loop, members_of
 from sadq.experiment.config import Config
 from sadq.experiment.evaluations import Evaluations, mean_return
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
@@ -146,9 +146,17 @@ class Experiment:
         changed = changed_data(self.environment.name, self._record.get("data"), self.data)
         if changed and self.folder.path is not None:
             raise SadqError(changed)
-        for sentence in (filled_fields(self.folder.filled), changed):
+        for sentence in (filled_fields(self.folder.filled), changed, self._without_limit()):
             if sentence:
                 self.warn(sentence)
+
+    def _without_limit(self) -> str | None:
+        if isinstance(self.environment, Environment) or self.environment.max_steps is not None:
+            return None
+        return (
+            f"environment {self.environment.name} names no time limit: an episode that it does not end itself never ends, "
+            "and an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
+        )
 
     def plan(self, steps: int) -> None:
         """So many env steps of each member, in place of what the config says; before the run has begun."""
@@ -176,7 +184,7 @@ class Experiment:
 
     def move(self, environment: Any) -> None:
         """Go on in another environment that shows and takes the same, where episodes begin anew."""
-        resolved = resolve(environment)
+        resolved = environment_of(self.config, environment)
         check_same_spaces(self.environment, resolved)
         self.environment, self._record = resolved, {}
         self.config = replace(self.config, environment=resolved.name, environment_settings=())
@@ -305,7 +313,7 @@ def create(
     config: Config, path: Path | None, environment: Any = None, notes: Mapping[str, Any] | None = None
 ) -> Experiment:
     """A new run, in a folder of its own or (None) in memory; nothing is compiled yet. `notes` go into its header."""
-    resolved = _resolved(config, environment)
+    resolved = environment_of(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
     learner = make_learner(config, resolved)
@@ -329,8 +337,4 @@ def reopen(path: Path, environment: Any = None, trust: Collection[str] = ()) -> 
     folder, config, record = RunFolder.open(path)
     if environment is None:
         check_trusted(config.environment, path, trust)
-    return Experiment(config, _resolved(config, environment), folder, _record=record)
-
-
-def _resolved(config: Config, environment: Any) -> Environment | HostSpec:
-    return resolve(config.environment, config.settings) if environment is None else resolve(environment)
+    return Experiment(config, environment_of(config, environment), folder, _record=record)

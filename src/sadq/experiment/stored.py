@@ -1,5 +1,6 @@
 """A saved agent as far as acting needs it: networks and shapes, without its environment, replay or compiled loop."""
 
+import math
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.envs.forms import Form
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import hyper_of, make_learner, members_of, resolve
+from sadq.experiment.build import environment_of, hyper_of, make_learner, members_of
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.trust import check_trusted
@@ -25,6 +27,8 @@ from sadq.types import PyTree
 PARAMETERS = ".learner.online.parameters"
 SPACES, POLICY_ONLY = "spaces", "policy_only"
 """Of a config.json: what an environment shows and takes; whether the checkpoint holds no more than networks."""
+FORMS = ("observation_form", "action_form")
+"""Of these spaces: the forms that are the environment's own, None where they are those of an array and of a number."""
 
 
 def spaces_of(environment: Any) -> dict[str, Any]:
@@ -36,6 +40,7 @@ def spaces_of(environment: Any) -> dict[str, Any]:
         "action_start": getattr(environment, "action_start", 0),
         "has_masks": environment.has_masks,
         "native": isinstance(environment, Environment),
+        **{name: None if (form := getattr(environment, name, None)) is None else form.as_json() for name in FORMS},
     }
 
 
@@ -68,12 +73,12 @@ class Stored:
         known: Environment | HostSpec | None = _recorded(config.environment, record)
         masked = known is not None and known.has_masks and record[SPACES].get("native") is True
         if environment is not None:
-            before, known = known, resolve(environment)
+            before, known = known, environment_of(config, environment)
             if before is not None:
                 check_same_spaces(before, known)
         elif known is None or (known.has_masks and _is_native(config.environment)):
             check_trusted(config.environment, path, trust)
-            known = resolve(config.environment, config.settings)
+            known = environment_of(config)
         folder.path = None
         folder.cut_back(meta["step"])
         parameters = {
@@ -86,7 +91,7 @@ class Stored:
 
     def move(self, environment: Any) -> None:
         """Another environment to learn on in."""
-        known = resolve(environment)
+        known = environment_of(self.config, environment)
         check_same_spaces(self.environment, known)
         self.given, self.environment, self.unknown_masks = environment, known, False
 
@@ -110,7 +115,7 @@ class Stored:
 def check_same_spaces(before: Any, after: Any) -> None:
     """Refuse an environment that shows or takes something else than the one in whose place it is to be."""
     old, new = spaces_of(before), spaces_of(after)
-    for name in ("observation_shape", "observation_dtype", "action_count", "has_masks"):
+    for name in ("observation_shape", "observation_dtype", "action_count", "has_masks", *FORMS):
         if old[name] != new[name]:
             told = f"{name} {new[name]}, but this agent was made for {old[name]}"
             raise SadqError(f"environment {after.name} has {told}: give one with the same spaces.")
@@ -129,13 +134,17 @@ def _recorded(name: str, record: dict[str, Any]) -> HostSpec | None:
         shape = tuple(int(size) for size in spaces["observation_shape"])
         dtype: Any = {"uint8": np.dtype(np.uint8), "float32": np.dtype(np.float32)}[spaces["observation_dtype"]]
         actions, start, masks = int(spaces["action_count"]), int(spaces["action_start"]), bool(spaces["has_masks"])
+        forms = [None if spaces.get(form) is None else Form.from_json(spaces[form]) for form in FORMS]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise SadqError(
             f"The spaces of environment {name} in its config.json are damaged: give it with env=."
         ) from error
     if min((*shape, actions)) < 1 or not shape:
         raise SadqError(f"The spaces of environment {name} in its config.json are damaged: give it with env=.")
-    return HostSpec(name, absent, shape, dtype, actions, None, masks, start)
+    seen, taken = forms
+    if (seen is not None and shape != (seen.size,)) or (taken is not None and actions != math.prod(taken.counts)):
+        raise SadqError(f"The spaces of environment {name} in its config.json are damaged: give it with env=.")
+    return HostSpec(name, absent, shape, dtype, actions, None, masks, start, None, seen, taken)
 
 
 def _is_native(name: str) -> bool:

@@ -25,13 +25,14 @@ def refusals(config: "Config") -> Iterator[str]:
         yield f"Seeds {shown(config.seeds)} must lie in 0 ... 2^32 - 1."
     at_least(config, 1, "steps", "batch_size", "environments", "collect", "updates_per_collect", "buffer_size")
     at_least(config, 1, "evaluations", "evaluation_episodes")
-    at_least(config, 1, "n_step", "target_update_interval", or_none=True)
+    at_least(config, 1, "n_step", "target_update_interval", "max_episode_steps", or_none=True)
     at_least(config, 0, "learning_starts")
     at_least(config, 0, "workers", or_none=True)
     positive(config, "learning_rate", swept=True)
     share(config, "discount", swept=True)
     not_negative(config, "checkpoint_seconds")
-    positive(config, "soft_target_rate", "max_gradient_norm", or_none=True)
+    positive(config, "soft_target_rate", "max_gradient_norm", "reward_clip", or_none=True)
+    positive(config, "reward_scale")
     require(config, (config.soft_target_rate or 0) <= 1, "soft_target_rate", "must be at most 1: a share of the way")
 
     for choice in config.adjusted:

@@ -1,5 +1,6 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.group import IDLE, Environments, HostStep, Part
+from sadq.errors import SadqError
 from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
 from sadq.fleet.gathered import Gathered, Seen
@@ -17,6 +19,8 @@ from sadq.learning.state import Hyper, Known
 from sadq.networks.network import settled
 from sadq.types import Array, Metrics, PyTree
 
+LONGEST_EPISODE = 20_000
+"""Steps of an evaluation in an environment without a time limit after which it is taken for one that never ends."""
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 
@@ -38,6 +42,7 @@ class HostLoop:
         self._idle = self.placement.idle > 0
         self._steps_here = getattr(training, "workers", 0) == 0  # rather than in processes of their own
         self._gathered: Gathered | None = None
+        self._measured: tuple[str, ...] = ()  # the names of the metrics of a collect
         self._lanes = {part: part.lanes(training.shape[1]) for part in Part}
         member = jax.eval_shape(lambda own: fleet.init_member(own, None), jax.tree.map(lambda leaf: leaf[0], hyper))
         structure, whole = jax.tree.structure(member.learner.online.parameters), jax.tree.structure(member)
@@ -64,10 +69,12 @@ class HostLoop:
             return greedy_actions(jax.tree.unflatten(structure, leaves), observation, mask)
 
         def absorbing(known: Known | None) -> Callable:
-            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Metrics]:
+            # Metrics come as one array: a dozen of them, after every collect, would each be fetched apart.
+            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Array]:
                 own, collected = inputs
                 after, metrics = fleet.absorb(jax.tree.unflatten(whole, leaves), own, collected, index, known)
-                return jax.tree.leaves(after), metrics
+                self._measured = tuple(metrics)
+                return jax.tree.leaves(after), jnp.stack([metrics[name] for name in self._measured])
 
             return timed(over_members(absorb, donate=True))
 
@@ -92,7 +99,9 @@ class HostLoop:
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
         fresh, running = self.placement.real((np.array(state.fresh), np.array(state.episode_return)))
         plan = self._plan(self.hyper, self.hyper, np.int32(first))
-        leaves, remembered, rows = jax.tree.leaves(state), self._places.behaviour, []
+        leaves, remembered = jax.tree.leaves(state), self._places.behaviour
+        rows: list[Array] = []
+        ended: list[dict[str, np.ndarray]] = []
         for number in range(self.collects):
             memory = jax.tree.map(lambda place: leaves[place], remembered)
             networks = [leaves[place] for place in self._online]
@@ -107,12 +116,14 @@ class HostLoop:
                 copies = self._copied([leaves[place] for place in self._online], ())
                 for place, leaf in zip(self._target, copies, strict=True):
                     leaves[place] = leaf
-            rows.append(metrics | gathered.episodes())
+            rows.append(metrics)
+            ended.append(gathered.episodes())
         # Copied: JAX may otherwise take NumPy's memory for its own, and a later call would give it away.
         kept = self._padded((jnp.array(fresh), jnp.array(running)))
         state = jax.tree.unflatten(self._structure, leaves)._replace(fresh=kept[0], episode_return=kept[1])
-        told = self._real(jax.device_get(rows))
-        return state, jax.tree.map(lambda *values: np.stack(values, axis=1), *told)
+        told = self._real(np.stack(jax.device_get(rows), axis=-1))  # [M, metrics, collects]
+        measured = {name: told[:, place] for place, name in enumerate(self._measured)}
+        return state, measured | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
         networks = jax.tree.leaves(state.learner.online.parameters)
@@ -122,7 +133,10 @@ class HostLoop:
         lengths, factor = np.zeros(running.shape, np.int32), np.ones_like(self._discount)
         predicted: Any = None
         going = running  # an episode may be over while the game that it is a life of goes on
-        while going.any():
+        for taken in itertools.count():
+            if not going.any():
+                break
+            self._check_ends(taken)
             seen = self._padded((observation, mask))
             action, value = self._real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
@@ -131,13 +145,21 @@ class HostLoop:
             gained = np.where(running, step.reward, np.float32(0))
             returns += gained
             lengths += running
-            discounted += factor * gained
+            discounted += factor * self.fleet.learner.rewards.learned(gained)
             factor = factor * self._discount
             running = running & ~(step.terminated | step.truncated)
             going = running if step.going is None else step.going
             observation, mask = self._legal(step.observation, step.mask)
         found: tuple[Any, ...] = returns, lengths, discounted, predicted, self.evaluation.measures()
         return Evaluation(*found)
+
+    def _check_ends(self, taken: int) -> None:
+        """Refuse to go on for ever with episodes that nothing is known to end."""
+        if taken >= LONGEST_EPISODE and getattr(self.evaluation, "max_steps", taken) is None:
+            raise SadqError(
+                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} "
+                "steps, and the environment names no time limit: give max_episode_steps, or let it end its episodes."
+            )
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()

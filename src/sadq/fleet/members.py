@@ -30,6 +30,7 @@ from sadq.exploration.situation import (
 )
 from sadq.fleet.devices import Placement, Programs
 from sadq.learning.learner import Learner
+from sadq.learning.normalising import observed
 from sadq.learning.state import Hyper, Known, LearnerState
 from sadq.networks.network import Network
 from sadq.types import Array, Key, Mask, Metrics, PyTree, Transition
@@ -52,7 +53,7 @@ class Evaluation(NamedTuple):
 
     returns: Array
     lengths: Array
-    discounted: Array  # discounted return
+    discounted: Array  # discounted return of what is learned of the rewards
     predicted: Array  # Q(s0, a0)
     measures: dict[str, Array]  # the environment's own, of every episode
 
@@ -168,6 +169,8 @@ class Fleet:
     ) -> tuple[MemberState, Metrics]:
         """Store a collect, [T, lanes, ...], and learn from the replay."""
         learner, written = self.learner, index * self.collect_steps
+        member = member._replace(learner=observed(member.learner, collected.observation))
+        collected = collected._replace(reward=learner.rewards.learned(collected.reward))
         replay = learner.store.add(member.replay, written, collected)
         sampler = learner.sampler.add(member.sampler, written, self.collect_steps)
         state, sampler, metrics = learner.learn(member.learner, hyper, replay, sampler, index, known)

@@ -120,12 +120,15 @@ class ScanFleet(Fleet):
             action, _ = greedy_actions(networks, seen, self._legal(hyper, seen))
             step_keys = keys.range_of(keys.at(keys.purpose(stream, "transition"), timed.elapsed[0]), 0, episodes)
             timed, outcome = base.step_lanes(environment, timed, action, step_keys)
-            gained = jnp.where(running, base.over_actors(environment, outcome.reward), 0.0)
+            gained = learned = jnp.where(running, base.over_actors(environment, outcome.reward), 0.0)
+            if not self.learner.rewards.plain:
+                reward = self.learner.rewards.learned(outcome.reward)
+                learned = jnp.where(running, base.over_actors(environment, reward), 0.0)
             measured = jax.vmap(environment.measures)(timed.state)
             totals = totals._replace(
                 returns=totals.returns + gained,
                 lengths=totals.lengths + running,
-                discounted=totals.discounted + factor * gained,
+                discounted=totals.discounted + factor * learned,
                 measures=_select(running, measured, totals.measures),
             )
             running = running & ~base.of_environments(environment, outcome.terminated | outcome.truncated)

@@ -20,9 +20,11 @@ from sadq.core.schedules import learning_rate_factor
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
-from sadq.learning.model_updates import learn_model
+from sadq.learning.model_updates import learn_model, model_movers
+from sadq.learning.normalising import Statistics
 from sadq.learning.optimiser import Pace, clipped, descend, trainable
 from sadq.learning.refit import Refit
+from sadq.learning.rewards import Rewards
 from sadq.learning.state import Hyper, Known, LearnerState, Phase, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
 from sadq.networks.heads import Look, Mover
@@ -64,16 +66,20 @@ class Learner:
     learning_starts: int = 0  # env steps before which nothing is learned
     max_gradient_norm: float | None = None
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
+    normalises: bool = False  # whether what networks and model see is scaled by what was seen before
+    rewards: Rewards = Rewards()  # what is learned of a reward
 
     def init(self, hyper: Hyper) -> LearnerState:
         """Networks drawn from the member's seed; the target starts as a copy of the online ones."""
         networks = make_ensemble(self.make_network, hyper.stream("network"), self.ensemble.size)
         model = pacing = None
         if self.guidance is not None:
-            model = trainable(self.guidance.make_model(hyper.stream("model")))
+            made = self.guidance.make_model(hyper.stream("model"))
+            model = trainable(made, model_movers(made))
             pacing = self.guidance.pacing.init()
         online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
-        return LearnerState(trainable(online, online.movers()), networks, model, pacing)
+        statistics = Statistics.of_nothing(networks.encoder.mean.shape[1:]) if self.normalises else None
+        return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics)
 
     def learn(
         self,

@@ -1,12 +1,14 @@
 """Updates of the dynamics model, Eq. (m_loss): k slots after each collect, of which a pacing may take only some."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.schedules import Pacing
+from sadq.dynamics.protocol import DynamicsModel
 from sadq.errors import SadqError
 from sadq.learning.guidance import Guidance
 from sadq.learning.metrics import means, scan_with_metrics
@@ -55,9 +57,15 @@ def model_update(
     encode = first_network(state.target).computing().encode
     loss = jax.value_and_grad(lambda model: guidance.model_loss(model, batch, key, encode), has_aux=True)
     (value, parts), gradient = loss(state.model.parameters)
-    movers = jax.tree.map(lambda _: Mover.RUN, state.model.parameters)
+    movers = model_movers(state.model.parameters)
     how = {Mover.RUN: Pace(guidance.optimiser, phase.hyper.model_learning_rate)}
     return state._replace(model=descend(state.model, gradient, value, how, movers, phase.step)), parts
+
+
+def model_movers(model: DynamicsModel) -> PyTree:
+    """For every parameter of a model, what changes it; one may say so itself, as a network's head does."""
+    own: Any = model
+    return own.movers() if hasattr(own, "movers") else jax.tree.map(lambda _: Mover.RUN, own)
 
 
 def any_member(condition: Array) -> Array:

@@ -35,6 +35,7 @@ class LearnerState(NamedTuple):
     target: Network
     model: Trainable | None  # of a dynamics model; None without SADQ
     pacing: PyTree = None  # the memory of what paces its updates; None where every slot has one
+    statistics: PyTree = None  # of what was seen, see `normalising.py`; None where observations are taken as they are
 
 
 class Phase(NamedTuple):

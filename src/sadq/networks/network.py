@@ -58,7 +58,10 @@ class Network(eqx.Module):
     def movers(self) -> PyTree:
         """For every parameter, what changes it."""
         marks = jax.tree.map(lambda _: Mover.RUN, self)
-        return eqx.tree_at(lambda network: network.head, marks, self.head.movers())
+        marks = eqx.tree_at(lambda network: network.head, marks, self.head.movers())
+        if not hasattr(self.encoder, "movers"):
+            return marks
+        return eqx.tree_at(lambda network: network.encoder, marks, self.encoder.movers())
 
 
 def ensemble_keys(key: Key, size: int) -> Key:

@@ -1,0 +1,112 @@
+"""What a user hands over is copied as it is now: an environment with changed attributes, a vector of environments."""
+
+import copy
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from sample_environments import Walk
+
+from own_environments import Endless, Switches
+from sadq.envs import HostEnvironments, make
+from sadq.envs.limits import limited, measuring
+from sadq.errors import SadqError, SadqWarning
+
+
+def earned(spec, workers=0, steps=30):
+    environments = HostEnvironments(spec, [0], 2, workers=workers)
+    environments.reset()
+    told = [environments.step(np.full((1, 2), number % spec.action_count)) for number in range(steps)]
+    environments.close()
+    return np.stack([step.next_observation for step in told])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_attributes_that_were_changed_are_kept(workers):
+    instance = gymnasium.make("MountainCar-v0")
+    instance.unwrapped.gravity = 0.02
+    changed = earned(make(instance), workers)
+    np.testing.assert_array_equal(changed, earned(make(instance), 0))
+    assert not np.array_equal(changed, earned(make("MountainCar-v0")))
+
+
+class Remade(Walk, gymnasium.utils.EzPickle):
+    """What Gymnasium copies by making it anew, as most of its own environments."""
+
+    def __init__(self, push=0.0):
+        gymnasium.utils.EzPickle.__init__(self, push)
+        super().__init__()
+        self.push, self.table = push, np.zeros(3)
+
+    def observation(self):
+        return super().observation() + np.float32(self.push + self.table.sum())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_they_are_kept_where_a_copy_is_made_anew(workers):
+    instance = Remade()
+    instance.push, instance.table = 3.0, np.full(3, 2.0)
+    assert copy.deepcopy(instance).push == 0.0
+    plain = earned(make(Remade), workers)
+    np.testing.assert_allclose(earned(make(instance), workers), plain + 9, rtol=1e-5)
+
+
+def test_what_cannot_be_copied_says_so():
+    instance = gymnasium.make("MountainCar-v0")
+    instance.unwrapped.lock = (one for one in ())
+    with pytest.warns(SadqWarning, match="MountainCar-v0 cannot be copied .*from its Gymnasium spec, without what"):
+        spec = make(instance)
+    np.testing.assert_array_equal(earned(spec), earned(make("MountainCar-v0")))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: gymnasium.make_vec("MountainCar-v0", num_envs=3, vectorization_mode="sync"),
+        gymnasium.make_vec("MountainCar-v0", num_envs=2, vectorization_mode="sync"),
+    ],
+)
+def test_a_vector_of_environments_gives_its_single_ones(given):
+    spec = make(given)
+    assert spec.name == "MountainCar-v0" and spec.max_steps == 200
+    np.testing.assert_array_equal(earned(spec), earned(make("MountainCar-v0")))
+
+
+def test_a_vector_that_has_none_is_refused():
+    def wrapped():
+        vector = gymnasium.make_vec("MountainCar-v0", num_envs=2, vectorization_mode="sync")
+        return gymnasium.wrappers.vector.ClipReward(vector, -1, 1)
+
+    with pytest.raises(SadqError, match="ClipReward is a vector environment whose single environments cannot be had"):
+        make(wrapped)
+
+
+def test_a_limit_is_set_whatever_the_environment_is():
+    endless = limited(make(Endless), 7)
+    environments = HostEnvironments(endless, [0], 1, workers=0)
+    environments.reset()
+    assert [environments.step(np.zeros((1, 1), int)).truncated.item() for _ in range(7)] == [False] * 6 + [True]
+    assert endless.max_steps == 7
+    assert limited(limited(make(Endless), 7), 9).max_steps == 7
+    longer = limited(make("MountainCar-v0"), 300)
+    assert longer.max_steps == 300 and make(longer.maker).max_steps == 300
+    assert limited(make("CartPole-v1"), 9).max_steps == 9
+    with pytest.raises(
+        SadqError, match="episodes of 4 steps by its own rules, and got max_episode_steps = 9: leave that"
+    ):
+        limited(make("BitFlip-4"), 9)
+
+
+def test_measures_are_named_once_and_by_gymnasiums_environments_only():
+    assert measuring(make(Switches), ["a", "b"]).measures == ("a", "b")
+    with pytest.raises(SadqError, match="each once"):
+        measuring(make(Switches), ["a", "a"])
+    with pytest.raises(SadqError, match="CartPole-v1 has measures of its own"):
+        measuring(make("CartPole-v1"), ["a"])
+
+
+def test_nothing_is_said_where_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(Walk())
