@@ -81,14 +81,14 @@ wheel:  ## The wheel, in an environment with nothing else: it trains
 sb3:  ## What needs Stable-Baselines3, and with it torch
 	$(PYTHON) -m venv $(WITH_SB3)
 	$(WITH_SB3)/bin/python $(INSTALL) -e ".[sb3,dev]"
-	$(WITH_SB3)/bin/python -m pytest -p no:xdist tests/test_sb3.py
+	$(WITH_SB3)/bin/python -m pytest -p no:xdist tests/test_sb3.py tests/test_docs.py -k sb3
 
 # make jax JAX=0.11.2 PYTHON=python3.12
 jax:  ## A selection of the tests on another version of JAX; from 0.11 on it needs Python 3.12
 	mkdir -p build && grep -v "^jax" constraints.txt > build/constraints-jax.txt
 	$(PYTHON) -m venv $(WITH_JAX)
 	$(WITH_JAX)/bin/python $(INSTALL:constraints.txt=build/constraints-jax.txt) jax==$(JAX) -e ".[dev]"
-	$(WITH_JAX)/bin/python -m pytest -p no:xdist $(SELECTION)
+	$(WITH_JAX)/bin/python -m pytest -p no:xdist tests/core/test_bootstrap.py tests/core/test_returns.py tests/api/test_habits.py
 
 clean:
 	rm -rf $(VENV) .venv-peers $(WITH_SB3) $(WITH_JAX) build src/*.egg-info

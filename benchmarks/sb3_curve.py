@@ -4,7 +4,7 @@
 
 Plain DQN and its SADQ twin, each by both libraries, with RL Baselines3 Zoo's settings of DQN on CartPole: seeds of
 Stable-Baselines3 one after the other on one thread, ours as a fleet. The file is written after every arm, and arms that it
-has are kept. Ten evaluations of ten greedy episodes each.
+has are kept. Ten evaluations of five greedy episodes each.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from sadq.experiment.config import Epsilon, GuidanceSettings
 from sadq.networks import Dense, Scalar
 from sadq.sb3 import SADQDQN
 
-ENVIRONMENT, EVALUATIONS, EPISODES = "CartPole-v1", 10, 10
+ENVIRONMENT, EVALUATIONS, EPISODES = "CartPole-v1", 10, 5
 ZOO: dict[str, Any] = {
     "learning_rate": 2.3e-3,
     "batch_size": 64,

@@ -181,7 +181,8 @@ def test_a_saved_agent_is_the_same_and_learns_on(learned, tmp_path):
     np.testing.assert_array_equal(*both)
     for name in ("dynamics", "dynamics.optimizer"):
         states = [torch.utils._pytree.tree_leaves(one.get_parameters()[name]) for one in (learned, loaded)]
-        assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(*states, strict=True))
+        tensors = [[leaf for leaf in one if torch.is_tensor(leaf)] for one in states]
+        assert tensors[0] and all(torch.equal(*pair) for pair in zip(*tensors, strict=True))
     loaded.set_env(DummyVecEnv([Bandit]))
     loaded.learn(40, reset_num_timesteps=False)
     assert loaded.num_timesteps == 200

@@ -1,4 +1,4 @@
-"""The table of agents in docs/agents.md and what can be combined, made from the code; `--check` only says whether it is stale."""
+"""The table in docs/agents.md, and what can be combined, made from the code; `--check` only says whether it is stale."""
 
 import argparse
 import sys
