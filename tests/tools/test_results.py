@@ -46,6 +46,7 @@ def test_the_tables_of_the_rule_are_what_its_file_says():
     shown = (ROOT / tool.RULE_PAGE).read_text()
     assert shown == tool.rule_page(ROOT), "run python tools/results.py"
     assert shown.count(tool.BEGIN) == shown.count(tool.END) == 1
+    assert (ROOT / document.FIGURES / "rule.png").stat().st_size < 300_000
 
 
 def test_only_some_rows_may_wait():
