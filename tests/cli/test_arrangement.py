@@ -1,6 +1,8 @@
 """Words of the command line in any order: what belongs to an option stays with it, a single seed can be asked for."""
 
 import dataclasses
+import sys
+from unittest import mock
 
 import pytest
 
@@ -8,6 +10,7 @@ from sadq.cli import commands, main, studies
 from sadq.cli.arrangement import arranged
 from sadq.cli.commands import Evaluate, Report, Train
 from sadq.cli.words import single_seed
+from sadq.envs import registry
 from sadq.errors import SadqError
 
 
@@ -81,14 +84,16 @@ def test_what_is_no_single_seed_is_refused(flags):
 
 
 def test_a_module_may_be_imported_before_the_command(tmp_path, monkeypatch, capsys):
-    (tmp_path / "my_shop.py").write_text(
-        "from sadq.envs import BitFlip, register\nregister('MyFlips', lambda: BitFlip(bits=3), replace=True)\n"
+    (tmp_path / "my_flips.py").write_text(
+        "from sadq.envs import BitFlip, register\nregister('MyFlips', lambda: BitFlip(bits=3))\n"
     )
     monkeypatch.chdir(tmp_path)
-    for line in ("--import my_shop list environments", "list environments --import=my_shop"):
-        with pytest.raises(SystemExit) as caught:
-            main.main(line.split())
-        assert caught.value.code == 0 and "MyFlips" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with mock.patch.dict(registry._FACTORIES), mock.patch.dict(sys.modules):
+        for line in ("--import my_flips list environments", "list environments --import=my_flips"):
+            with pytest.raises(SystemExit) as caught:
+                main.main(line.split())
+            assert caught.value.code == 0 and "MyFlips" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main.main(["--import", "my_shop"])
+        main.main(["--import", "my_flips"])
     assert "without a module and a command" in capsys.readouterr().err
