@@ -27,14 +27,24 @@ run: $(INSTALLED)  ## Train a base agent and its +SADQ twin on paired seeds, and
 	$(BIN)/sadq train bitflip-quick dueling+sadq --seeds $(SEEDS) --out $(DEMO)/dueling+sadq
 	$(BIN)/sadq report $(DEMO)/dueling $(DEMO)/dueling+sadq --out $(DEMO)/report
 
-# Most programs of the tests run for an instant, and this part of the compiler takes most of the time until then. Without it
-# two programs that compute the same thing may differ in the last bit.
-QUICKLY := XLA_FLAGS="--xla_cpu_use_fusion_emitters=false $(XLA_FLAGS)"
+# Most programs of the tests run for an instant, and most of the time until then would go into making them fast. Without FMA
+# instructions, which round a product and a sum at once where the compiler happens to see both, two programs that compute the
+# same thing give the same bits although they are compiled like this. Some are compared once more as a user's are compiled:
+# all of them where a processor has no such choice.
+QUICKLY := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+ifneq ($(filter x86_64 AMD64,$(shell uname -m)),)
+QUICKLY += --xla_cpu_max_isa=AVX
+FAST := not learning and not thorough
+AS_USERS := exact and users
+else
+FAST := not learning and not thorough and not exact
+AS_USERS := exact
+endif
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## Everything that is fast
-	$(QUICKLY) $(PYTEST) -m "not learning and not exact"
-	$(PYTEST) -m exact $$(grep -rl --include="test_*.py" "mark.exact" tests)
+	XLA_FLAGS="$(QUICKLY) $(XLA_FLAGS)" $(PYTEST) -m "$(FAST)"
+	$(PYTEST) -m "$(AS_USERS)" $$(grep -rl --include="test_*.py" "mark.exact" tests)
 
 lint: $(READY)  ## Style, types, and the direction of imports
 	$(BIN)/ruff check .
@@ -43,8 +53,8 @@ lint: $(READY)  ## Style, types, and the direction of imports
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/agents_table.py --check
 
-learn: $(READY)  ## Agents that must reach a return: slow
-	$(BIN)/python -m pytest -m learning --durations=0
+learn: $(READY)  ## Agents that must reach a return, and all that `test` has a smaller form of: slow
+	$(BIN)/python -m pytest -m "learning or thorough or exact" --durations=0
 
 mutants: $(READY)  ## How many small faults in the mathematics and the learner the tests notice: slow
 	$(BIN)/python tools/mutants.py --seed 0 --count 200

@@ -89,7 +89,9 @@ def updated(text: str) -> str:
     before, found, rest = text.partition(BEGIN)
     _, closed, after = rest.partition(END)
     if not (found and closed):
-        raise SadqError(f"{PAGE.name} has no place for the agents: expected the lines {BEGIN} and {END}, in this order.")
+        raise SadqError(
+            f"{PAGE.name} has no place for the agents: expected the lines {BEGIN} and {END}, in this order."
+        )
     return f"{before}{BEGIN}\n{section()}\n{END}{after}"
 
 

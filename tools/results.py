@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
 
 from claims import document, never_loses, records  # noqa: E402
-from claims.figures import DRAWN, figure_of  # noqa: E402
+from claims.figures import DRAWN, figure_of, rule_figure  # noqa: E402
 
 from sadq.errors import SadqError  # noqa: E402
 
@@ -55,8 +55,11 @@ def main() -> None:
         sys.exit(f"{' and '.join(stale)} is stale: run python tools/results.py." if stale else 0)
     for path, text in written.items():
         path.write_text(text)
-    for name, record in records.load(options.root / FILES).records.items():
-        if image := figure_of(record):
+    images = {name: figure_of(record) for name, record in records.load(options.root / FILES).records.items()}
+    if evidence := _evidence(options.root):
+        images["rule"] = rule_figure(evidence)
+    for name, image in images.items():
+        if image:
             path = options.root / document.FIGURES / f"{name}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(image)

@@ -1,12 +1,15 @@
 """A user's own environment from Python: its spaces, masks, measures and limits, learned in and acted in."""
 
+import warnings
+
 import numpy as np
 import pytest
 from tiny_models import plain
 
-from own_environments import Narrow, Sorting, Switches
+from own_environments import Endless, Narrow, Sorting, Switches
 from sadq import SADQ
-from sadq.errors import SadqError
+from sadq.errors import SadqError, SadqWarning
+from sadq.fleet import host_loop
 
 
 def acts(model, environment, masks=None, episodes=3):
@@ -77,6 +80,19 @@ def test_joint_actions_are_taken_in_their_own_form(tmp_path):
     np.testing.assert_array_equal(model.predict(np.array([0, 0]), action_masks=first)[0], [0, 2])
     joint = np.tile(np.arange(6) == 4, (2, 1))
     np.testing.assert_array_equal(model.predict(np.zeros((2, 2), int), action_masks=joint)[0], [[1, 1], [1, 1]])
+
+
+def test_an_environment_without_a_limit_is_warned_of_and_stopped(monkeypatch):
+    monkeypatch.setattr(host_loop, "LONGEST_EPISODE", 30)
+    with (
+        pytest.warns(SadqWarning, match="environment Endless names no time limit.*max_episode_steps sets a limit"),
+        pytest.raises(SadqError, match="An evaluation in Endless has not ended after 30 steps.*give max_episode_steps"),
+    ):
+        plain(Endless).learn(16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SadqWarning)
+        model = plain(Endless, max_episode_steps=6).learn(16)
+    assert set(model.evaluations[0]["lengths"]) == {6}
 
 
 @pytest.mark.parametrize("how", ["method", "info"])

@@ -296,4 +296,4 @@ def test_settings_that_make_no_model_are_refused(settings):
 )
 def test_shapes_that_make_no_model_are_refused(settings, shape, words):
     with pytest.raises(SadqError, match=words):
-        RSSM(**settings).build(shape, KEY)
+        RSSM(**(SMALL | settings)).build(shape, KEY)

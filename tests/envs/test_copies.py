@@ -78,8 +78,47 @@ def test_a_vector_that_has_none_is_refused():
         vector = gymnasium.make_vec("MountainCar-v0", num_envs=2, vectorization_mode="sync")
         return gymnasium.wrappers.vector.ClipReward(vector, -1, 1)
 
-    with pytest.raises(SadqError, match="ClipReward is a vector environment whose single environments cannot be had"):
+    with pytest.raises(SadqError, match="ClipReward is a vector of 2 whose single environments cannot be had"):
         make(wrapped)
+
+
+class Many(gymnasium.vector.VectorEnv):
+    """Walks as somebody would write them side by side, which begin anew as `mode` says."""
+
+    def __init__(self, num_envs=2, mode=gymnasium.vector.AutoresetMode.NEXT_STEP):
+        self.walks, self.num_envs, self.mode = [Walk(masks=True) for _ in range(num_envs)], num_envs, mode
+        self.single_observation_space, self.single_action_space = (
+            self.walks[0].observation_space,
+            self.walks[0].action_space,
+        )
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        self.metadata = {"autoreset_mode": mode}
+
+    def reset(self, *, seed=None, options=None):
+        seen, infos = zip(*(walk.reset(seed=seed) for walk in self.walks), strict=True)
+        return np.stack(seen), {"action_mask": np.stack([info["action_mask"] for info in infos])}
+
+    def step(self, actions):
+        told = [walk.step(int(action)) for walk, action in zip(self.walks, actions, strict=True)]
+        seen, rewards, terminated, truncated, infos = map(list, zip(*told, strict=True))
+        info = {"action_mask": np.stack([one["action_mask"] for one in infos])}
+        if self.mode is gymnasium.vector.AutoresetMode.SAME_STEP and (terminated[0] or truncated[0]):
+            info |= {
+                "final_obs": np.array(seen),
+                "_final_obs": np.array([True]),
+                "final_info": {"ended": np.array([1])},
+            }
+            seen = [walk.reset()[0] for walk in self.walks]
+        return np.stack(seen), np.array(rewards), np.array(terminated), np.array(truncated), info
+
+
+@pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode))
+def test_a_vector_of_another_kind_is_made_one_by_one_where_its_number_can_be_asked_for(mode):
+    spec = make(lambda num_envs: Many(num_envs, mode))
+    assert spec.name == "Many" and spec.has_masks
+    alone, single = (earned(one, steps=45) for one in (spec, make(lambda: Walk(masks=True))))
+    np.testing.assert_array_equal(alone, single)
 
 
 def test_a_limit_is_set_whatever_the_environment_is():

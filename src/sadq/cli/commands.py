@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from sadq.cli.arrangement import arranged
 from sadq.cli.listing import SECTIONS, indented
 from sadq.cli.main import DIVERGED, INTERRUPTED, TAKES
-from sadq.cli.options import import_modules, parse, read_config, split, take
+from sadq.cli.options import import_modules, parse, read_config
+from sadq.cli.words import split, take
 from sadq.errors import SadqError
 from sadq.experiment.presets import PRESETS, agent_fields, preset
 
@@ -33,11 +35,11 @@ def run(command: str, arguments: list[str]) -> int:
     if command in ("compare", "reproduce"):
         from sadq.cli import studies
 
-        return studies.run(command, arguments, modules)
+        return studies.run(command, arranged(arguments, studies.KINDS[command]), modules)
     kinds = {"resume": Resume, "evaluate": Evaluate, "simulate": Simulate, "report": Report, "watch": Watch}
     if command in kinds:
-        return parse(kinds[command], arguments, None, f"sadq {command}")()
-    return train(arguments) if command == "train" else show(arguments)
+        return parse(kinds[command], arranged(arguments, kinds[command]), None, f"sadq {command}")()
+    return train(arranged(arguments, Train)) if command == "train" else show(arguments)
 
 
 @dataclass(frozen=True)

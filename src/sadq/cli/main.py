@@ -27,8 +27,8 @@ USAGE = """usage: sadq COMMAND ...
   sadq watch RUN [RUN ...]                        the same page while the runs go on, at http://127.0.0.1
   sadq list [presets|agents|axes|artefacts|...]   what there is
 
-`sadq COMMAND --help` lists the options of one command; `--import MODULE` first imports a module of yours, with what it
-registers."""
+Options and other words come in any order. `sadq COMMAND --help` lists the options of one command; `--import MODULE` first
+imports a module of yours, with the environments, agents and entries that it registers."""
 
 TAKES = {
     "train": "a preset and an agent: for instance `sadq train cartpole sadq`; `sadq list` shows what there is",
@@ -53,6 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if arguments[0] == "--version":
             print(f"sadq {sadq.__version__}")
             sys.exit(0)
+        while arguments[0].startswith("--import"):  # which may stand before the command
+            count = 1 if "=" in arguments[0] else 2
+            if len(arguments) <= count:
+                raise SadqError("--import was given without a module and a command: write both after it.")
+            arguments = [*arguments[count:], *arguments[:count]]
         command = arguments.pop(0)
         if command not in TAKES:
             raise SadqError(f"Unknown command {command!r}: expected {', '.join(TAKES)}; see `sadq --help`.")

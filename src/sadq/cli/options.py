@@ -16,6 +16,7 @@ from typing import Any
 import tyro
 
 from sadq.axes import AXES
+from sadq.cli.words import single_seed, split, take
 from sadq.envs.contract import one_line
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
@@ -24,27 +25,6 @@ from sadq.registry import Axis
 PLAIN: dict[Any, str] = {bool: "nothing", int: "a whole number", float: "a number", str: "a word"}
 HIDDEN = ("preset", "agent", "adjusted")
 """Fields of a config that are not options: the words before them say the first two."""
-
-
-def split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """(what stands before the first option, the options)."""
-    first = next((index for index, word in enumerate(arguments) if word.startswith("-")), len(arguments))
-    return arguments[:first], arguments[first:]
-
-
-def take(arguments: list[str], *options: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """((option, its name) for each of these that was given, the other arguments)."""
-    taken, rest, words = [], [], iter(arguments)
-    for word in words:
-        option, joined, name = word.partition("=")
-        if option not in options:
-            rest.append(word)
-            continue
-        name = name if joined else next(words, "")
-        if not name or name.startswith("-"):
-            raise SadqError(f"{option} was given without a name: write one after it.")
-        taken.append((option, name))
-    return taken, rest
 
 
 def import_modules(arguments: list[str]) -> list[str]:
@@ -79,7 +59,8 @@ def read_config(command: type, flags: list[str], base: Config, program: str, **c
     """(the command's own options, the config that `changes` and the flags make of `base`)."""
     axes = dict(axis_options())
     names, flags = take(flags, *axes)
-    draft = Draft(**(vars(base) | changes))
+    own, flags = single_seed(flags)
+    draft = Draft(**(vars(base) | changes | own))
     for option, name in names:
         path = option.removeprefix("--")
         as_row = name == "None" and getattr(Config, path, draft) is None

@@ -11,7 +11,8 @@ import tyro
 
 from sadq.cli.commands import Json, Quiet, prepare_jax
 from sadq.cli.main import INTERRUPTED, TAKES
-from sadq.cli.options import parse, read_config, split
+from sadq.cli.options import parse, read_config
+from sadq.cli.words import single_seed, split
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.experiment.presets import preset
@@ -107,7 +108,9 @@ def compare(arguments: list[str], modules: list[str]) -> int:
 
 
 def seeds_of(flags: list[str], seeds: tuple[int, ...], default: int) -> tuple[int, ...]:
-    """A single number is how many; several are the seeds themselves."""
+    """A single number is how many; several are the seeds themselves, and so is what `--seed` names."""
+    if single_seed(flags)[0]:
+        return seeds
     if not any(word.split("=")[0] == "--seeds" for word in flags):
         return tuple(range(default))
     return tuple(range(seeds[0])) if len(seeds) == 1 else seeds
@@ -135,6 +138,10 @@ class Reproduce(Place):
     """Train nothing: judge what is finished, with whatever seeds it has unless --seeds is given, and name the rest."""
     json: Json = False
     quiet: Quiet = False
+
+
+KINDS: dict[str, type] = {"compare": Compare, "reproduce": Reproduce}
+"""What has the options of each command."""
 
 
 def reproduce(options: Reproduce, modules: list[str]) -> int:

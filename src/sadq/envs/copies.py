@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,21 +63,75 @@ def copies_of(name: str, environment: gymnasium.Env) -> Callable[[], gymnasium.E
     )
 
 
-def single_maker(environments: gymnasium.vector.VectorEnv) -> Callable[[], gymnasium.Env]:
-    """What makes a single environment of a vector of them, which is closed."""
-    makers = getattr(environments, "env_fns", None)
-    kind = type(environments).__name__
+class Alone(gymnasium.Env):
+    """A vector environment of one, as that one."""
+
+    def __init__(self, environments: gymnasium.vector.VectorEnv):
+        self.environments = environments
+        self.observation_space = environments.single_observation_space
+        self.action_space = environments.single_action_space
+        self.metadata, self.spec = environments.metadata, environments.spec
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observations, infos = self.environments.reset(seed=seed, options=options)
+        return self._first(observations), _of_first(infos)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observations, rewards, terminated, truncated, infos = self.environments.step(np.asarray(action)[None])
+        info, seen = _of_first(infos), self._first(observations)
+        # Some begin the next episode at once, and keep the last observation and what it came with beside.
+        seen = info.get("final_obs", seen) if terminated[0] or truncated[0] else seen
+        return seen, rewards[0], bool(terminated[0]), bool(truncated[0]), info | info.get("final_info", {})
+
+    def close(self) -> None:
+        self.environments.close()
+
+    def _first(self, observations: Any) -> Any:
+        return next(iter(gymnasium.vector.utils.iterate(self.environments.observation_space, observations)))
+
+
+def single_maker(
+    environments: gymnasium.vector.VectorEnv, factory: Callable[[], gymnasium.vector.VectorEnv] | None = None
+) -> Callable[[], gymnasium.Env]:
+    """What makes a single environment of a vector of them, which is closed; `factory` made it, and can make another."""
+    makers: Any = getattr(environments, "env_fns", None)
+    kind, count = type(environments).__name__, environments.num_envs
     try:
         environments.close()
     except Exception as error:
         raise SadqError(f"environment {kind} failed in close: {contract.one_line(error)}") from error
-    if not makers or isinstance(environments, gymnasium.vector.VectorWrapper):
-        raise SadqError(
-            f"environment {kind} is a vector environment whose single environments cannot be had, expected "
-            "gymnasium.make_vec's, a SyncVectorEnv or an AsyncVectorEnv without wrappers: pass a function that makes a "
-            "single environment, of which many are stepped here, in processes where that is faster."
-        )
-    return makers[0]
+    if makers and not isinstance(environments, gymnasium.vector.VectorWrapper):
+        return makers[0]
+    if factory is not None and count == 1:
+        return functools.partial(_made_alone, factory)
+    raise SadqError(
+        f"environment {kind} is a vector of {count} whose single environments cannot be had, expected gymnasium.make_vec's, "
+        "a SyncVectorEnv or an AsyncVectorEnv: pass a function of num_envs that makes it, or one that makes a single "
+        "environment; many are stepped here, in processes where that is faster."
+    )
+
+
+def takes_a_number(factory: Any) -> bool:
+    """Whether a function makes a vector of as many environments as it is told by `num_envs`."""
+    try:
+        return "num_envs" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # what is no function, or one that tells nothing of itself
+        return False
+
+
+def _made_alone(factory: Callable[[], gymnasium.vector.VectorEnv]) -> gymnasium.Env:
+    return Alone(factory())
+
+
+def _of_first(infos: dict[str, Any]) -> dict[str, Any]:
+    """The first environment's part of a vector's info."""
+    own: dict[str, Any] = {}
+    for name, value in infos.items():
+        if isinstance(value, dict):
+            own[name] = _of_first(value)
+        elif not name.startswith("_") and len(value):
+            own[name] = value[0]
+    return own
 
 
 def _layers(environment: gymnasium.Env) -> Iterator[Any]:

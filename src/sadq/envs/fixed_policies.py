@@ -44,7 +44,7 @@ def play(environment: Environment, policy: Policy, episodes: int, seed: int = 0)
     Episodes begin alike for every policy, so policies can be compared episode by episode. The return of several actors
     is the sum of theirs.
     """
-    played = _episodes(environment, policy, episodes, seed)
+    played = episodes_of(environment, policy, episodes, seed)
     by_actor = np.asarray(played.rewards).sum(axis=1)
     return {
         "returns": by_actor if environment.actors == 1 else by_actor.sum(axis=1),
@@ -73,8 +73,8 @@ def value_support(
         )
     quantiles = {}
     for name, policy in policies.items():
-        played = _episodes(environment, policy, episodes, seed)
-        returns = _discounted(np.asarray(played.rewards, np.float64), discount)[np.asarray(played.running)]
+        played = episodes_of(environment, policy, episodes, seed)
+        returns = discounted_returns(np.asarray(played.rewards, np.float64), discount)[np.asarray(played.running)]
         quantiles[name] = [float(value) for value in np.quantile(returns, [tail, 1 - tail])]
     return {
         "v_min": min(low for low, _ in quantiles.values()),
@@ -86,7 +86,8 @@ def value_support(
     }
 
 
-def _episodes(environment: Environment, policy: Policy, episodes: int, seed: int) -> Episodes:
+def episodes_of(environment: Environment, policy: Policy, episodes: int, seed: int) -> Episodes:
+    """Episodes of a policy, from the starts that a seed gives."""
     if episodes < 1 or seed < 0:
         raise SadqError(f"got {episodes} episodes and seed {seed}, expected at least 1 and no negative seed.")
 
@@ -110,7 +111,7 @@ def _episodes(environment: Environment, policy: Policy, episodes: int, seed: int
     return jax.jit(jax.vmap(episode))(keys.range_of(keys.member_key(seed), 0, episodes))
 
 
-def _discounted(rewards: np.ndarray, discount: float) -> np.ndarray:
+def discounted_returns(rewards: np.ndarray, discount: float) -> np.ndarray:
     """The discounted return from every step on."""
     returns = np.zeros_like(rewards)
     following = np.zeros_like(rewards[:, 0])

@@ -15,6 +15,9 @@ from sadq.errors import SadqError
 IDLE = -1
 """The action that leaves an environment alone for a step; what it answers then is zeros."""
 
+LONGEST_EPISODE = 20_000
+"""Steps in an environment without a time limit after which an episode is taken for one that never ends."""
+
 EVALUATE = "evaluate"
 """The purpose of environments that are left as they are where an episode ends, until they are reset."""
 

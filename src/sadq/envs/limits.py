@@ -39,6 +39,18 @@ def _cut_off(maker: Callable[[], gymnasium.Env], steps: int) -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(maker(), steps)
 
 
+def rendering(environment: HostSpec) -> HostSpec:
+    """The environment made so that it renders pictures, where it is Gymnasium that makes it; else as it is made."""
+    maker = environment.maker
+    if isinstance(maker, functools.partial) and maker.func is gymnasium.make:
+        return dataclasses.replace(environment, maker=functools.partial(maker, render_mode="rgb_array"))
+    if isinstance(maker, functools.partial) and maker.func is _cut_off:
+        inner, steps = maker.args
+        inside = rendering(dataclasses.replace(environment, maker=inner))
+        return dataclasses.replace(environment, maker=functools.partial(_cut_off, inside.maker, steps))
+    return environment
+
+
 def measuring(environment: Environment | HostSpec, names: Sequence[str]) -> Environment | HostSpec:
     """The environment, whose evaluations tell what `info` holds under these names."""
     if isinstance(environment, Environment | AtariSpec):

@@ -13,7 +13,7 @@ from sadq.envs.atari import spec as atari
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
-from sadq.envs.copies import copies_of, single_maker
+from sadq.envs.copies import Alone, copies_of, single_maker, takes_a_number
 from sadq.envs.native import Acrobot, BitFlip, CartPole
 from sadq.errors import SadqError
 
@@ -150,6 +150,8 @@ def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | H
             f"{factory!r} is no environment, expected a name, an Environment, a gymnasium.Env or a function without "
             "arguments that makes one: pass one of these."
         )
+    if takes_a_number(factory):
+        factory = functools.partial(factory, num_envs=1)
     try:
         made = factory()
     except Exception as error:
@@ -158,7 +160,7 @@ def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | H
         made.close()
         return contract.describe(name or _name_of(made), factory)
     if isinstance(made, gymnasium.vector.VectorEnv):
-        return _from_factory(single_maker(made), name, host)
+        return _from_factory(single_maker(made, factory), name, host)
     if not isinstance(made, Environment):
         raise SadqError(
             f"environment {label} was made as a {type(made).__name__}, expected an Environment or a gymnasium.Env."
@@ -168,7 +170,8 @@ def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | H
 
 def _name_of(environment: gymnasium.Env) -> str:
     if environment.spec is None:
-        return type(environment.unwrapped).__name__
+        inner: Any = environment.unwrapped
+        return type(inner.environments.unwrapped if isinstance(inner, Alone) else inner).__name__
     return _prefixed(environment.spec.id)
 
 

@@ -22,7 +22,7 @@ from sadq.envs.limits import limited, measuring
 from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
-from sadq.experiment.presets import return_range
+from sadq.experiment.ranges import EARLIER, range_of, rewards_of
 from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
 from sadq.fleet.members import Fleet, Loop
@@ -32,7 +32,6 @@ from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
-from sadq.learning.rewards import Rewards
 from sadq.learning.state import Hyper
 from sadq.networks import Bayesian, HeadShape, Network
 from sadq.networks.normalised import NormalisedEncoder
@@ -140,7 +139,7 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         raise SadqError(f"buffer_size = {config.buffer_size} is too small for {environment.name}: it must hold {held}.")
     if config.normalise_observations and environment.observation_dtype == np.uint8:
         raise SadqError(f"normalise_observations is for numbers, and {environment.name} shows bytes: leave it out.")
-    returns = return_range(environment.name)
+    returns = range_of(config, environment) or EARLIER
     features, width = features_of(config, environment), getattr(config.encoder, "head_width", None)
     shape = HeadShape(features, environment.action_count, row.dueling, row.noisy, returns, width)
 
@@ -171,7 +170,7 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         max_gradient_norm=config.max_gradient_norm,
         learning_rate_schedule=config.learning_rate_schedule,
         normalises=config.normalise_observations,
-        rewards=Rewards(config.reward_scale, config.reward_clip),
+        rewards=rewards_of(config),
     )
 
 

@@ -88,7 +88,7 @@ class Config:
     agent: str = "sadq"
     """A base agent, with +sadq for its guided twin."""
     seeds: tuple[int, ...] = (0,)
-    """One member per seed; on the command line a single number is how many: 0 ... n - 1."""
+    """One member per seed; on the command line a single number is how many: 0 ... n - 1; `--seed 7` is that one."""
 
     steps: int = 50_000
     """Env steps of each member, rounded up to whole chunks."""
@@ -121,6 +121,9 @@ class Config:
     """What rewards are multiplied with before they are learned from; evaluations tell the environment's own."""
     reward_clip: float | None = None
     """Cut rewards off at plus and minus this, after they were scaled; None: never."""
+
+    return_range: tuple[float, ...] | None = None
+    """The smallest and the largest discounted return, for heads that must know; None: by environment, else estimated."""
 
     encoder: Any = Dense()
     """From an observation to features; each head adds one layer of their size."""

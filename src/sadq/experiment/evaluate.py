@@ -13,23 +13,29 @@ from sadq import keys
 from sadq.envs import base
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
+from sadq.envs.contract import HostSpec
+from sadq.envs.filming import HostPolicy
 from sadq.envs.fixed_policies import Policy, play
+from sadq.envs.random_play import play_randomly
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
-from sadq.experiment.build import hyper_of, make_learner, make_loop, resolve
+from sadq.experiment.build import environment_of, hyper_of, make_learner, make_loop
 from sadq.experiment.evaluations import trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen
 from sadq.experiment.stored import restored
 from sadq.experiment.trust import check_trusted
-from sadq.experiment.video import check_video, film
-from sadq.fleet.members import Evaluation, MemberState, greedy_actions
+from sadq.experiment.video import check_video, film, film_rendered, rendered_twin
+from sadq.fleet.members import Evaluation, Loop, MemberState, greedy_actions
 from sadq.networks.network import Network
 from sadq.types import Array, Key, PyTree
 
 UNSEEN = 2**30
 """An evaluation number that no training run reaches."""
+TOGETHER = 100
+"""Episodes of a member that are played at once in JAX."""
+RANDOM = "random"
 
 
 def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[str, Any]:
@@ -40,11 +46,10 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
     saved = checkpoint.latest(path / CHECKPOINTS)
     if saved is None:
         raise SadqError(f"{path} has no checkpoint yet: let the run go on with `sadq resume {path}`, then evaluate it.")
-    config = dataclasses.replace(experiment.config, evaluation_episodes=episodes)
-    loop = make_loop(config, experiment.environment, 1)
+    loop = _loop_of(experiment, episodes)
     try:
         meta, state, _ = restored(loop, loop.start(), saved)
-        evaluation = loop.evaluate(state, UNSEEN)
+        evaluation = _played(loop, state, episodes)
     finally:
         loop.close()
     result = {"run": str(path), "step": meta["step"], "episodes": episodes}
@@ -56,12 +61,28 @@ def evaluate_run(path: Path, episodes: int, video: Path | None = None) -> dict[s
 
 def evaluate_experiment(experiment: Experiment, episodes: int) -> list[dict[str, Any]]:
     """The same for a run under way: a dictionary for each member, of the same episodes whenever it is asked."""
-    config = dataclasses.replace(experiment.config, evaluation_episodes=episodes)
-    loop = make_loop(config, experiment.environment, 1)
+    loop = _loop_of(experiment, episodes)
     try:
-        return _by_member(experiment, loop.evaluate(experiment.state, UNSEEN))
+        return _by_member(experiment, _played(loop, experiment.state, episodes))
     finally:
         loop.close()
+
+
+def _loop_of(experiment: Experiment, episodes: int) -> Loop:
+    """What plays so many episodes of each member, a batch at a time: on the host no more at once than its own run has."""
+    config = experiment.config
+    most = TOGETHER if isinstance(experiment.environment, Environment) else config.evaluation_episodes
+    config = dataclasses.replace(config, evaluation_episodes=min(episodes, most))
+    return make_loop(config, experiment.environment, 1)
+
+
+def _played(loop: Loop, state: MemberState, episodes: int) -> Evaluation:
+    """Greedy episodes of every member, [M, episodes]."""
+    batches, count = list[Any](), 0
+    while count < episodes:
+        batches.append(jax.tree.map(np.asarray, loop.evaluate(state, UNSEEN + len(batches))))
+        count += batches[-1].returns.shape[1]
+    return jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, :episodes], *batches)
 
 
 def film_experiment(experiment: Experiment, video: Path) -> Path:
@@ -86,7 +107,15 @@ def _first_member(experiment: Experiment, state: MemberState, step: int, video: 
     environment, config, member = experiment.environment, experiment.config, experiment.members[0]
     learner = jax.tree.map(lambda leaf: leaf[0], state.learner)
     if not isinstance(environment, AtariSpec):
-        return _drawn(environment, partial(_greedy, environment, learner.online.parameters), video)
+        networks = learner.online.parameters
+        if isinstance(environment, Environment) and type(environment).draw is not Environment.draw:
+            return _drawn(environment, partial(_greedy, environment, networks), video)
+        act = jax.jit(lambda *seen: greedy_actions(networks, *seen)[0][0])
+
+        def greedy(observation: np.ndarray, mask: np.ndarray | None, _: int) -> int:
+            return int(act(observation[None], None if mask is None else mask[None]))
+
+        return film_rendered(_rendered(environment), member["seed"], UNSEEN, greedy, video)
     game = member.get("game", environment.games[0])
     title = f"{game}, {config.agent}, seed {member['seed']}, after {step:,} steps"
     hyper = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
@@ -103,11 +132,11 @@ def evaluate_policy(
     else:
         config = preset(what)
     config = dataclasses.replace(config, environment_settings=config.environment_settings + settings)
-    environment = resolve(config.environment, config.settings)
-    if not isinstance(environment, Environment):
-        raise SadqError(f"environment {environment.name} is Gymnasium's, which has no policies: choose a native one.")
+    environment = environment_of(config)
     if video is not None:
         check_video(environment, video)
+    if not isinstance(environment, Environment):
+        return _random_policy(environment, policy, episodes, seed, video)
     judged = environment.for_evaluation()
     known = judged.policies()
     if policy not in known:
@@ -116,8 +145,47 @@ def evaluate_policy(
     _check_returns(judged, played)
     result = {"environment": environment.name, "policy": policy, "episodes": episodes, "seed": seed} | _numbers(played)
     if video is not None:
-        result["video"] = str(_drawn(environment, known[policy], video))
+        result["video"] = str(_film_policy(environment, policy, known[policy], seed, video))
     return result
+
+
+def _random_policy(spec: HostSpec, policy: str, episodes: int, seed: int, video: Path | None) -> dict[str, Any]:
+    """The one policy that there is for every environment outside JAX."""
+    if policy != RANDOM:
+        raise SadqError(f"environment {spec.name} has no policy {policy!r}: expected {RANDOM}.")
+    if video is not None and isinstance(spec, AtariSpec):
+        raise SadqError(
+            f"{spec.name} is drawn with what a trained agent thinks, which {RANDOM} has not: leave video out."
+        )
+    found = play_randomly(spec, episodes, seed)
+    played = {"returns": found.rewards.sum(1), "lengths": found.running.sum(1), "measures": found.measures}
+    _check_returns(spec, played)
+    result = {"environment": spec.name, "policy": policy, "episodes": episodes, "seed": seed} | _numbers(played)
+    if video is not None:
+        result["video"] = str(film_rendered(spec, seed, 0, _at_random(spec.action_count, seed), video))
+    return result
+
+
+def _film_policy(environment: Environment, name: str, policy: Policy, seed: int, video: Path) -> Path:
+    if type(environment).draw is not Environment.draw:
+        return _drawn(environment, policy, video)
+    if name != RANDOM:
+        raise SadqError(
+            f"environment {environment.name} is rendered by Gymnasium, which plays {RANDOM} only: choose that."
+        )
+    return film_rendered(_rendered(environment), seed, 0, _at_random(environment.action_count, seed), video)
+
+
+def _at_random(actions: int, seed: int) -> HostPolicy:
+    random = np.random.default_rng(seed)
+    return lambda _, mask, __: int(random.choice(np.arange(actions) if mask is None else np.flatnonzero(mask)))
+
+
+def _rendered(environment: Environment | HostSpec) -> HostSpec:
+    """What renders an environment: itself, or Gymnasium's one of its name, which was looked for before."""
+    twin = rendered_twin(environment) if isinstance(environment, Environment) else environment
+    assert twin is not None, "a video was checked before"
+    return twin
 
 
 def _check_returns(environment: Any, played: dict[str, Any]) -> None:

@@ -207,9 +207,9 @@ RETURN_RANGES = {
 """Discounted returns at gamma 0.99, for categorical heads without a support of their own."""
 
 
-def return_range(environment: str) -> tuple[float, float]:
-    """The smallest and the largest return that a categorical head should represent."""
-    return RETURN_RANGES.get("BitFlip" if environment.startswith("BitFlip") else environment, (-100.0, 100.0))
+def return_range(environment: str) -> tuple[float, float] | None:
+    """The smallest and the largest return that a categorical head should represent; None where nobody knows."""
+    return RETURN_RANGES.get("BitFlip" if environment.startswith("BitFlip") else environment)
 
 
 def preset(name: str, agent: str | None = None, **fields: Any) -> Config:

@@ -19,6 +19,7 @@ from sadq.experiment.evaluations import Evaluations, mean_return
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
+from sadq.experiment.ranges import of_earlier_version, settled
 from sadq.experiment.results import diverged_at, member_result, metric_rows
 from sadq.experiment.stored import POLICY_ONLY, SPACES, check_same_spaces, networks_of, restored, spaces_of
 from sadq.experiment.trust import check_trusted
@@ -58,6 +59,7 @@ class Experiment:
     interrupted: int | None = None  # the signal that stopped the last `run`
     warn: Callable[[str], None] = lambda _: None
     _record: dict[str, Any] = field(default_factory=dict)  # what its config.json held when it was opened
+    _said: str | None = None  # what was found out when it was made, to be told when it begins
     _evaluations: Evaluations = field(init=False)
     _began: float = 0.0  # by the clock, had all of the run been in this process
     _earlier_compile_seconds: float = 0.0  # before the checkpoint that this process resumed from
@@ -146,7 +148,8 @@ class Experiment:
         changed = changed_data(self.environment.name, self._record.get("data"), self.data)
         if changed and self.folder.path is not None:
             raise SadqError(changed)
-        for sentence in (filled_fields(self.folder.filled), changed, self._without_limit()):
+        earlier = of_earlier_version(self.config, self.environment)
+        for sentence in (filled_fields(self.folder.filled), changed, self._without_limit(), self._said, earlier):
             if sentence:
                 self.warn(sentence)
 
@@ -316,11 +319,12 @@ def create(
     resolved = environment_of(config, environment)
     if environment is not None:
         config = replace(config, environment=resolved.name)
+    config, said = settled(config, resolved)
     learner = make_learner(config, resolved)
     check_memory(learner, hyper_of(config))
     if config.model_from is not None:
         transfer.check(Path(config.model_from), learner)
-    experiment = Experiment(config, resolved)
+    experiment = Experiment(config, resolved, _said=said)
     if path is not None:
         about = experiment.plans() | {
             "exact_resume": getattr(resolved, "deterministic", None) is not False,

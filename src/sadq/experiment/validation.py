@@ -1,5 +1,6 @@
 """What a config must satisfy as a whole to run; types, and a choice's own settings, are checked where it is made."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ def refusals(config: "Config") -> Iterator[str]:
     not_negative(config, "checkpoint_seconds")
     positive(config, "soft_target_rate", "max_gradient_norm", "reward_clip", or_none=True)
     positive(config, "reward_scale")
+    span = config.return_range
+    ordered = span is None or (len(span) == 2 and -math.inf < span[0] < span[1] < math.inf)
+    require(config, ordered, "return_range", "must be two numbers, the smaller one first")
     require(config, (config.soft_target_rate or 0) <= 1, "soft_target_rate", "must be at most 1: a share of the way")
 
     for choice in config.adjusted:

@@ -1,17 +1,22 @@
-"""A film of a trained member at play: an Atari game with what its networks, and with SADQ its model, say at every step."""
+"""A film of a member at play: what a Gymnasium environment renders, or an Atari game with what networks and model say."""
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 
 from sadq import keys
 from sadq.core.bootstrap import best_action
+from sadq.envs import registry
 from sadq.envs.atari.foresight import Foresight
 from sadq.envs.atari.spec import AtariSpec
 from sadq.envs.base import Environment
+from sadq.envs.contract import HostSpec
+from sadq.envs.filming import GIF, HostPolicy, animation, check_renders, frames_of
 from sadq.errors import SadqError
 from sadq.experiment import storage
 from sadq.exploration.situation import settled_values
@@ -32,15 +37,38 @@ def check_video(environment: Any, path: Path) -> None:
 
         endings: Sequence[str] = ENDINGS
     elif not isinstance(environment, Environment):
-        raise SadqError(f"environment {environment.name} is Gymnasium's and cannot be drawn here: leave video out.")
+        check_renders(environment)
+        endings = (GIF,)
     elif type(environment).draw is Environment.draw:
-        raise SadqError(f"environment {environment.name} cannot be drawn: leave video out.")
+        twin = rendered_twin(environment)
+        if twin is None:
+            raise SadqError(f"environment {environment.name} cannot be drawn: leave video out.")
+        check_renders(twin)
+        endings = (GIF,)
     else:
         endings = environment.drawings
     if endings and path.suffix not in endings:
         raise SadqError(f"cannot draw {path}, expected a name that ends in {' or '.join(endings)}: choose one.")
     if path.is_dir():
         raise SadqError(f"cannot draw {path}, which is a folder: give the name of a file in it.")
+
+
+@functools.lru_cache(maxsize=4)
+def rendered_twin(environment: Environment) -> HostSpec | None:
+    """Gymnasium's own environment of that name, which shows and takes the same and can be rendered."""
+    if environment.name not in gymnasium.registry:
+        return None
+    twin = registry.make(environment.name, host=True)
+    assert isinstance(twin, HostSpec)
+    same = twin.observation_shape == environment.observation_shape and twin.action_count == environment.action_count
+    return twin if same else None
+
+
+def film_rendered(spec: HostSpec, seed: int, number: int, policy: HostPolicy, path: Path) -> Path:
+    """What a Gymnasium environment renders of an episode, or of the beginning of a long one, as an animation."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.write_atomically(path, animation(*frames_of(spec, seed, number, policy, MAX_STEPS)))
+    return path
 
 
 class Sight:

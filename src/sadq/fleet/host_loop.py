@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sadq.envs.group import IDLE, Environments, HostStep, Part
+from sadq.envs.group import IDLE, LONGEST_EPISODE, Environments, HostStep, Part
 from sadq.errors import SadqError
 from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
@@ -19,8 +19,6 @@ from sadq.learning.state import Hyper, Known
 from sadq.networks.network import settled
 from sadq.types import Array, Metrics, PyTree
 
-LONGEST_EPISODE = 20_000
-"""Steps of an evaluation in an environment without a time limit after which it is taken for one that never ends."""
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 
 

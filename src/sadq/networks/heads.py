@@ -121,7 +121,7 @@ class Categorical:
     atoms: int = 51
     """How many returns have a probability of their own."""
     support: tuple[float, float] | None = None
-    """The smallest and the largest of them; None: by environment, -100 and 100 for unknown ones."""
+    """The smallest and the largest of them; None: the run's `return_range`."""
 
     def __post_init__(self) -> None:
         at_least(self, 2, "atoms")

@@ -14,7 +14,7 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.cityflow.capacity import FULL_JAM, GRID_JAM, jammed, most_inside
-from sadq.envs.cityflow.control import ActionMode, Control, Reward, control_of
+from sadq.envs.cityflow.control import MOST_ACTIONS, ActionMode, Control, Reward, control_of
 from sadq.envs.cityflow.demand import Demand
 from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, TOO_MANY_MOVERS, Simulator, State
 from sadq.envs.cityflow.episodes import Departures, departures_of, draw_demand
@@ -238,6 +238,8 @@ class CityFlow(Environment):
 
 Made = TypeVar("Made", bound=CityFlow)
 PAPER_GRID = Grid()
+LEAST_GREENS = 2
+"""Of a signal at which roads cross."""
 
 
 def make(
@@ -306,6 +308,7 @@ def _check(environment: CityFlow) -> None:
     for field, choices in environment.choices.items():
         if getattr(environment, field) not in choices:
             _refuse(field, getattr(environment, field), " or ".join(choices))
+    _check_signals(environment)
     for field, least in (("seconds", 0.0), ("green_seconds", 1.0), ("yellow_seconds", 0.0)):
         value = getattr(environment, field)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
@@ -320,6 +323,20 @@ def _check(environment: CityFlow) -> None:
     if not len(environment.departures.flow):
         raise SadqError("CityFlow's scenario creates no vehicle within an episode: choose one with traffic.")
     _ = environment.control  # refuses more joint actions than a network can have a value for
+
+
+def _check_signals(environment: CityFlow) -> None:
+    """Refuse at once a grid whose joint actions nobody can count, before it is laid out; others are counted then."""
+    grid = environment.scenario
+    if environment.action != "joint" or not isinstance(grid, Grid):
+        return
+    signals = grid.rows * grid.columns
+    if LEAST_GREENS**signals > MOST_ACTIONS:
+        raise SadqError(
+            f"CityFlow got rows={grid.rows} and columns={grid.columns}, {signals:,} signals with at least "
+            f"{LEAST_GREENS}^{signals} joint actions, expected at most {MOST_ACTIONS:,}, since a value is learned for each: "
+            "choose a smaller grid, action='shared', or CityFlowGrid, whose signals decide each for itself."
+        )
 
 
 def _refuse(field: str, value: Any, expected: str) -> None:

@@ -1,0 +1,71 @@
+"""A command line's words in one order, those that stand for themselves first, whichever way they were given."""
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from sadq.axes import AXES
+from sadq.experiment.config import Config
+
+NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
+HELP = frozenset({"-h", "--help"})
+
+
+def arranged(arguments: list[str], *commands: type) -> list[str]:
+    """What belongs to no option, then the options with their values.
+
+    An option that takes several values takes the words after it that are of the kind of the first: numbers, `name=value`,
+    or the names that it knows. Free words it takes all, so what belongs to no option stands before such a one.
+    """
+    kinds = dict(_kinds(Config)) | {name: hint for command in commands for name, hint in _kinds(command)}
+    free, options, words = list[str](), list[str](), list(arguments)
+    while words:
+        word = words.pop(0)
+        if not _is_option(word):
+            free.append(word)
+            continue
+        options.append(word)
+        if "=" in word or word in HELP:
+            continue
+        count = _values(words, kinds.get(word.replace("_", "-"), Any))
+        options += words[:count]
+        del words[:count]
+    return free + options
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word != "-" and not NUMBER.match(word)
+
+
+def _values(words: list[str], hint: Any) -> int:
+    """How many of the words that follow an option are its values."""
+    ahead = next((index for index, word in enumerate(words) if _is_option(word)), len(words))
+    if hint is bool or not ahead:
+        return 0
+    several = typing.get_origin(hint) is tuple
+    entry = typing.get_args(hint)[0] if several else None
+    if typing.get_origin(entry) is Literal:
+        known = typing.get_args(entry)
+        return next((index for index in range(ahead) if words[index] not in known), ahead)
+    if "=" in words[0]:
+        return next((index for index in range(ahead) if "=" not in words[index]), ahead)
+    if NUMBER.match(words[0]):
+        return next((index for index in range(ahead) if not NUMBER.match(words[index])), ahead)
+    return ahead if several and entry is str else 1
+
+
+def _kinds(part: Any, prefix: str = "--") -> Iterator[tuple[str, Any]]:
+    """Every option with the type of its values, of all choices that could be made."""
+    hints = typing.get_type_hints(part, include_extras=False)
+    for field in dataclasses.fields(part):
+        option, hint = prefix + field.name.replace("_", "-"), hints[field.name]
+        yield option, hint
+        if hint is bool:
+            yield f"{prefix}no-{field.name.replace('_', '-')}", bool
+        if field.name in AXES:
+            for name in AXES[field.name]:
+                yield from _kinds(AXES[field.name].entry(name), f"{option}.")
+        elif dataclasses.is_dataclass(field.default):
+            yield from _kinds(type(field.default), f"{option}.")
