@@ -11,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import torch
 from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+from own_environments import Narrow, Switches
 from sadq import SADQ, SadqError
 from sadq.core import BatchReliability, ScalarReturn, bellman_estimate, greedy, guided, rollout_scores
 from sadq.dynamics import Gaussian
@@ -241,7 +243,7 @@ def test_their_evaluation_takes_an_agent_of_ours_loaded_without_an_environment(t
     def evaluate(progress):
         seen.append(evaluate_policy(model, DummyVecEnv([Bandit]), 4, deterministic=True)[0])
 
-    model = SADQ(Bandit(), agent="dqn", encoder=Dense((16,)), environments=2, evaluations=2)
+    model = SADQ(Bandit(), agent="dqn", encoder=Dense((16,)), environments=2, evaluations=2, max_episode_steps=9)
     model.learn(2048, callback=evaluate)
     assert seen and all(0 <= one <= 5 for one in seen)
     model.save(tmp_path / "agent")
@@ -252,3 +254,59 @@ def test_their_evaluation_takes_an_agent_of_ours_loaded_without_an_environment(t
         returns, lengths = evaluate_policy(loaded, DummyVecEnv([Bandit] * 2), 6, return_episode_rewards=True)
         assert 3 < mean <= 5 and deviation >= 0, "it learned which arm pays"
         assert lengths == [5] * 6 and np.mean(returns) > 3
+
+
+class Shop(gymnasium.Env):
+    """A Dict, flat as Stable-Baselines3 wants it: the good that is asked for, numbered from 1 on, is right."""
+
+    def __init__(self):
+        self.observation_space = spaces.Dict(
+            {"asked": spaces.Discrete(3, start=1), "stock": spaces.Box(0, 9, (3,), np.int64)}
+        )
+        self.action_space = spaces.Discrete(3, start=1)
+
+    def seen(self):
+        self.asked = int(self.np_random.integers(1, 4))
+        return {"asked": np.int64(self.asked), "stock": self.np_random.integers(0, 9, 3)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        reward, self.steps = float(action == self.asked), self.steps + 1
+        return self.seen(), reward, self.steps >= 4, False, {}
+
+
+class Masked:
+    """What evaluates an agent hands on no masks: they are fetched here, as a user would."""
+
+    def __init__(self, model, environments):
+        self.model, self.environments = model, environments
+
+    def predict(self, observation, **more):
+        masks = np.stack(self.environments.env_method("action_masks"))
+        return self.model.predict(observation, action_masks=masks, **more)
+
+
+@pytest.mark.parametrize("kind", [Shop, Switches, Narrow], ids=["dict", "multi-discrete", "masked"])
+def test_their_evaluation_takes_agents_of_spaces_of_a_users_own(kind, tmp_path):
+    check_env(Narrow(strict=False) if kind is Narrow else kind(), skip_render_check=True)
+    environments, seen = DummyVecEnv([kind] * 2), []
+
+    def judged(one):
+        asked = Masked(one, environments) if kind is Narrow else one
+        return evaluate_policy(asked, environments, 6, return_episode_rewards=True, warn=False)
+
+    def evaluate(progress):
+        seen.append(judged(model))
+
+    model = SADQ(kind, agent="dqn", encoder=Dense((8,)), environments=2, evaluations=1, max_episode_steps=9)
+    model.learn(128, callback=evaluate)
+    model.save(tmp_path / "agent", policy_only=True)
+    seen.append(judged(SADQ.load(tmp_path / "agent")))
+    assert len(seen) >= 2
+    for returns, lengths in seen:
+        assert set(lengths) == {5 if kind is Narrow else 4} and 0 <= min(returns) <= max(returns) <= 5
