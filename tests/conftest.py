@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -25,30 +26,62 @@ for setting, value in (("jax_include_full_tracebacks_in_locations", False), ("ja
     jax.config.update(setting, value)
     os.environ[setting.upper()] = str(int(value))
 
-OPTIMISED = ("dynamics", "envs", "thresholds", "test_model_updates.py")
-"""What is compiled as a user's programs are: where they run for long, or where two must give the same bits."""
+OPTIMISED = ("thresholds", "test_rssm_learns.py", "test_gaussian.py")
+"""What runs for so long that it is worth optimising."""
 UNOPTIMISED = "jax_disable_most_optimizations"
-LONG = ("test_agents.py", "test_atari.py", "test_vectorised.py")
+LONG = (
+    "test_agents.py",
+    "test_vectorised.py",
+    "experiment/test_atari.py",
+    "test_host_loop_turns.py",
+    "test_user_modules.py",
+    "test_resume.py",
+    "test_docs.py",
+    "test_on_ray.py",
+    "cityflow/test_properties.py",
+    "test_rssm_learns.py",
+    "test_loops.py",
+    "test_fleet.py",
+    "test_recordings.py",
+    "test_compare.py",
+)
+"""The longest first, so that no worker is left alone with one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest modules come first, so that no worker is left alone with one."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    places = {name: place for place, name in enumerate(LONG)}
+
+    def place(item: pytest.Item) -> int:
+        name, parent = item.path.name, item.path.parent.name
+        return places.get(name, places.get(f"{parent}/{name}", len(LONG)))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Most programs here are large and run for an instant: optimising them would be most of the time that tests take."""
-    quickly = not {item.path.name, item.path.relative_to(Path(__file__).parent).parts[0]} & set(OPTIMISED)
+    """Most programs here are large and run for an instant: optimising them would be most of the time that tests take.
+
+    What must give the same bits is compiled as a user's programs are, unless all programs are to be compiled quickly.
+    """
+    named = {item.path.name, item.path.relative_to(Path(__file__).parent).parts[0]}
+    exactly = item.get_closest_marker("exact") is not None and "fusion_emitters=false" not in os.getenv("XLA_FLAGS", "")
+    quickly = not named & set(OPTIMISED) and not exactly
     jax.config.update(UNOPTIMISED, quickly)
     os.environ[UNOPTIMISED.upper()] = str(quickly)  # processes that a test starts compute the same bits
 
 
 @pytest.fixture(scope="session", autouse=True)
 def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Programs that an agent keeps for later are kept among the tests' files."""
+    """Programs that took long to compile are kept among the tests' files: other modules, the other worker, and processes
+    that tests start ask for some of them again."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+        patch.setenv("XDG_CACHE_HOME", str(home))
+        jax.config.update("jax_compilation_cache_dir", str(home / "sadq" / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        reset_cache()  # modules that compiled while they were imported have made JAX remember that there is none
         yield
 
 

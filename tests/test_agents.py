@@ -32,6 +32,7 @@ MIXED = {  # CoAct learns as QR-DQN does
     "iqn": Implicit(levels=4, cosines=8, mixing="mixture"),
     "fqf": Fraction(levels=4, cosines=8, mixing="mixture"),
 }
+AS_USERS = {"dueling": pytest.mark.users}
 EARLY, CHUNKS = 2, 12
 EXACT, HEARD, BROKEN = range(3)  # the members of a guided fleet
 
@@ -44,15 +45,25 @@ class Lived(NamedTuple):
 
 
 @functools.cache
-def lived(variant: str, chunks: int = CHUNKS) -> Lived:
+def early(variant: str) -> Lived:
     agent = variant.removesuffix(MIXTURE)
     fields: dict[str, Any] = {"head": MIXED[agent.removesuffix("+sadq")]} if variant != agent else {}
     loop = guided_loop(corridor_config(agent, alpha=(1.0, 0.4, 1.0), **fields)) if "+sadq" in agent else None
     loop = loop or scan_loop(corridor_config(agent), Corridor())
-    state = loop.start()
-    for index in range(chunks):
+    return Lived(loop, advanced(loop, loop.start(), range(EARLY)))
+
+
+@functools.cache
+def lived(variant: str) -> Lived:
+    """By the program that it was early by, and from there on."""
+    loop, state = early(variant)
+    return Lived(loop, advanced(loop, jax.tree.map(jnp.array, state), range(EARLY, CHUNKS)))
+
+
+def advanced(loop: ScanLoop, state: MemberState, chunks: range) -> MemberState:
+    for index in chunks:
         state, _ = loop.advance(state, index * CHUNK)
-    return Lived(loop, kept(state))
+    return kept(state)
 
 
 def guided_loop(made: Config) -> ScanLoop:
@@ -66,11 +77,12 @@ def kept(state: MemberState) -> MemberState:
     return jax.tree.map(lambda leaf: np.array(leaf), state)
 
 
-@pytest.fixture(scope="module", params=AGENTS)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=AS_USERS.get(name, ())) for name in AGENTS])
 def base(request) -> Iterator[str]:
     """An agent; its variants' programs are let go when the next one's turn comes."""
     yield request.param
-    lived.cache_clear()
+    for remembered in (early, lived):
+        remembered.cache_clear()
 
 
 def learned(state: MemberState, index: int) -> dict[str, Any]:
@@ -82,11 +94,11 @@ def learned(state: MemberState, index: int) -> dict[str, Any]:
 @pytest.mark.exact
 def test_alpha_one_is_the_base_agent_bit_for_bit(base):
     """Whatever becomes of the model, and although it is asked at every update."""
-    plain = lived(base, EARLY).state
+    plain = early(base).state
     assert plain.learner.model is None
     expected = learned(plain, 0)
     for variant in (f"{base}+sadq", *([f"{base}+sadq{MIXTURE}"] if base in MIXED else [])):
-        guided = lived(variant, EARLY).state
+        guided = early(variant).state
         models = guided.learner.model
         assert models.steps.tolist()[:2] == [EARLY * CHUNK * 10] * 2 and models.steps[BROKEN] < 10
         assert models.diverged_at[:BROKEN].tolist() == [-1, -1] and models.diverged_at[BROKEN] > 0

@@ -1,4 +1,4 @@
-"""The README's table of agents and what can be combined, made from the code; `--check` only says whether it is stale."""
+"""The table in docs/agents.md, and what can be combined, made from the code; `--check` only says whether it is stale."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from sadq.cli.listing import COMBINATIONS, agent_table, preset_settings
 from sadq.cli.options import axis_options
 from sadq.errors import SadqError
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "agents.md"
 BEGIN, END = "<!-- agents:begin -->", "<!-- agents:end -->"
 PAGES = {
     "head": "network",
@@ -38,8 +38,8 @@ def section() -> str:
     return "\n".join(
         [
             f"Every agent takes the suffix `{SUFFIX}`; `sadq` alone is `{SADQ_BACKBONE}{SUFFIX}`, the paper's own. "
-            "[docs/](docs/README.md) has",
-            "a page for every axis: its equations, its sources, and how to add to it.",
+            "Each",
+            "[axis](extending.md) has a page: its equations, its sources, and how to add to it.",
             "",
             *_table([list(map(_linked, titles)), *([f"`{name}`", *cells] for name, *cells in rows)]),
             "",
@@ -61,7 +61,7 @@ def section() -> str:
 
 
 def _linked(title: str) -> str:
-    return f"[{title}](docs/axes/{PAGES[title]}.md)" if title in PAGES else title
+    return f"[{title}](axes/{PAGES[title]}.md)" if title in PAGES else title
 
 
 def _axes() -> list[list[str]]:
@@ -85,33 +85,35 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 def updated(text: str) -> str:
-    """The README with the section made anew."""
+    """The page with the section made anew."""
     before, found, rest = text.partition(BEGIN)
     _, closed, after = rest.partition(END)
     if not (found and closed):
-        raise SadqError(f"README.md has no place for the agents: expected the lines {BEGIN} and {END}, in this order.")
+        raise SadqError(
+            f"{PAGE.name} has no place for the agents: expected the lines {BEGIN} and {END}, in this order."
+        )
     return f"{before}{BEGIN}\n{section()}\n{END}{after}"
 
 
 def main() -> int:
     """Write the section, or with `--check` only compare it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="exit with 1 where the README is stale; write nothing")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where the page is stale; write nothing")
     options = parser.parse_args()
-    text = README.read_text()
+    text = PAGE.read_text()
     try:
         fresh = updated(text)
     except SadqError as error:
         print(error, file=sys.stderr)
         return 2
     if fresh == text:
-        print("the README's agents are up to date")
+        print("the table of agents is up to date")
         return 0
     if options.check:
-        print("The README's agents are stale: run `python tools/agents_table.py`.", file=sys.stderr)
+        print("The table of agents is stale: run `python tools/agents_table.py`.", file=sys.stderr)
         return 1
-    README.write_text(fresh)
-    print("wrote the README's agents")
+    PAGE.write_text(fresh)
+    print("wrote the table of agents")
     return 0
 
 

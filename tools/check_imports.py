@@ -28,6 +28,7 @@ ORDER = [
     "callbacks",
     "api",
     "cli",
+    "sb3",
     "__main__",
 ]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

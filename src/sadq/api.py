@@ -37,8 +37,8 @@ BEHAVIOUR = ("intended", "deviation", "exploration")
 class SADQ:
     """A fleet of agents on one environment.
 
-    >>> model = SADQ("CartPole-v1", agent="dueling+sadq", alpha=0.2, seeds=5).learn(50_000)
-    >>> action, _ = model.predict(observation)
+        >>> model = SADQ("CartPole-v1", agent="dueling+sadq", alpha=0.2, seeds=5).learn(50_000)
+        >>> action, _ = model.predict(observation)
 
     `env` is a native environment's name, a Gymnasium id, or an environment object. `agent` is named as on the command
     line: "dqn" is plain DQN, "dqn+sadq" its guided twin, "sadq" the paper's own; only guided ones take `alpha`, by default

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +12,14 @@ import pytest
 import tiny_runs
 from tiny_runs import TINY
 
+from sadq.cli.commands import _tell_result
 from sadq.envs import registry
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
 from sadq.experiment import run
 from sadq.experiment.evaluate import evaluate_policy
 from sadq.experiment.evaluations import trouble_in
+from sadq.experiment.results import member_result
 
 SHARE = 0.15
 
@@ -90,3 +94,20 @@ def test_where_nobody_can_tell_the_environment_is_to_be_mended():
         SadqError, match="environment Fragile returned rewards that are not finite.*fix the environment"
     ):
         trouble_in(Fragile(tells=False), returns, measures)
+
+
+def test_a_member_without_one_whole_evaluation_has_no_score():
+    rows = [{"step": step, "member": 0, "returns": [None, 1.0], "overestimation": None} for step in (0, 100)]
+    rows += [{"step": step, "member": 1, "returns": [None if step else 1.0, 3.0]} for step in (0, 100)]
+    folder: Any = types.SimpleNamespace(evaluations=rows, metrics=[])
+    lost, once = (member_result(index, {"seed": index}, folder, {("values", index): 0}) for index in range(2))
+    assert lost["final_return"] is None and lost["area_under_curve"] is None and lost["status"] == "diverged"
+    assert once["final_return"] == 2.0
+    json.dumps([lost, once], allow_nan=False)
+
+
+def test_the_command_says_so(capsys):
+    member = {"seed": 3, "alpha": None, "final_return": None, "status": "diverged"}
+    result = {"members": [member], "steps": 10, "wall_seconds": 1.0, "steps_per_second": 10.0}
+    _tell_result(result | {"compile_seconds": 0.0, "run": "runs/one"}, as_json=False)
+    assert "no evaluation was whole (diverged)" in capsys.readouterr().out

@@ -41,6 +41,7 @@ def test_members_lie_in_equal_shares_with_as_few_idle_copies_as_that_takes(membe
 
 FLEET = dataclasses.replace(TINY, seeds=(3, 1, 4, 15, 9), steps=TINY.steps // 10, evaluations=4)
 
+FOUR = "--xla_force_host_platform_device_count=4"
 ON_FOUR_DEVICES = """
 import json, sys
 import jax, numpy as np
@@ -87,7 +88,7 @@ def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone
     compiled_once = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"), tiny_runs.SMALLEST.upper(): "0"}
     done = subprocess.run(
         [sys.executable, "-c", ON_FOUR_DEVICES.format(paths=paths, folder=str(tmp_path))],
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"} | compiled_once,
+        env=os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FOUR}"} | compiled_once,
         capture_output=True,
         text=True,
         timeout=500,

@@ -16,6 +16,7 @@ from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, diffe
 
 
 @pytest.mark.exact
+@pytest.mark.users
 def test_every_member_is_its_solo_run_bit_for_bit():
     made = config("dueling+sadq", "CartPole-v1", seeds=(3, 5), alpha=(0.2, 0.7))
     state = advanced(loop_of(made), 2)

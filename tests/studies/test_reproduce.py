@@ -292,6 +292,7 @@ def test_a_course_comes_to_the_numbers_that_claims_are_about():
 def test_a_first_peak_is_one_that_is_followed_by_a_fall():
     assert first_peak(np.array([1.0, 3.0, 2.9, 3.1, 2.0, 5.0, 6.0])) == 3, "2.9 is too little of a fall"
     assert first_peak(np.array([1.0, 2.0, 1.95, 3.0])) == 3, "where it never falls, the greatest"
+    assert first_peak(np.array([1.0, 0.2, 3.0, 4.0, 3.0, 2.0])) == 3, "untrained networks may spread, too"
 
 
 def test_the_table_of_artefacts_names_presets_that_exist():

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
-from claims import document, judging, records, tables  # noqa: E402
+from claims import document, judging, records, tables, training  # noqa: E402
 from claims.atari import ATARI  # noqa: E402
 from claims.judging import FAILS, HOLDS, LATER, OPEN  # noqa: E402
 from claims.training import BASELINES, REAL_WORLD, SADQ, degradation  # noqa: E402
@@ -49,16 +49,31 @@ def test_commits_are_short_and_changes_stay_marked():
 @pytest.mark.parametrize(
     ("said", "seeds", "command"),
     [
-        ("sadq reproduce alpha --pool FOLDER --partial", [20, 20], "sadq reproduce alpha --seeds 20"),
-        ("sadq reproduce alpha --partial --seeds 9 --out FOLDER", [9, 9], "sadq reproduce alpha --seeds 9"),
-        ("sadq reproduce alpha", [5, 5], "sadq reproduce alpha"),
-        ("sadq reproduce alpha --partial", [5, 20], "sadq reproduce alpha"),
+        ("sadq reproduce alpha --pool FOLDER --partial", (20,), "sadq reproduce alpha --seeds 20"),
+        ("sadq reproduce alpha --partial --seeds 9 --out FOLDER", (9,), "sadq reproduce alpha --seeds 9"),
+        ("sadq reproduce alpha", (5,), "sadq reproduce alpha"),
+        ("sadq reproduce alpha --partial", (10, 20), "sadq reproduce alpha --seeds 20"),
+        ("sadq reproduce theory --out FOLDER", (), "sadq reproduce theory"),
+        ("python benchmarks/atari100k.py", (20,), "python benchmarks/atari100k.py"),
     ],
 )
-def test_the_command_is_one_that_makes_it_from_nothing(said, seeds, command):
-    arms = [{"arm": str(index), "members": {"seed": list(range(count))}} for index, count in enumerate(seeds)]
-    made = MADE | {"judged": {"command": said}, "environments": [{"preset": "x", "steps": [], "arms": arms}]}
-    assert records.Record(made).source == records.Source(command, ("abc1234",))
+def test_the_command_is_one_that_makes_the_row_from_nothing(said, seeds, command):
+    source = records.Record(MADE | {"judged": {"command": said}}).source
+    claim = judging.Claim("x", "Fig. 0", "says", lambda _: judging.NOT_RUN, "alpha")
+    row = document.Row(claim, judging.Finding(HOLDS, "so", seeds, source))
+    assert row.cells(1)[-1] == f"`{command}`, abc1234"
+
+
+def test_seeds_that_not_all_arms_have_are_left_out_of_what_is_paired_over_all():
+    arms = [
+        {"arm": label, "members": {"seed": list(range(count)), "late_fluctuation": [value] * 4 + [99.0] * (count - 4)}}
+        for label, count, value in [(SADQ, 8, 1.0), *((label, 4, 3.0) for label in BASELINES)]
+    ]
+    place = records.Place("acrobot", {"preset": "acrobot", "steps": [], "arms": arms})
+    verdict, measured = training._steadier(place)
+    assert measured.startswith("late evaluations fluctuate by 1.00, the baselines' by 3.00 on average: −2.00")
+    assert training.seeds_of(place, [SADQ, "dqn"]) == (4, 8)
+    assert training.seeds_of(place, [SADQ, "dqn"], together=True) == (4,)
 
 
 def test_a_trend_is_a_slope_of_every_seed():

@@ -34,6 +34,21 @@ def test_the_page_is_what_the_files_say():
             assert (ROOT / document.FIGURES / f"{name}.png").stat().st_size < 300_000
 
 
+def test_the_readme_counts_the_claims_as_the_page_does():
+    found = [row.finding.verdict for row in document.rows_of(records.load(ROOT / "results"))]
+    measured = len(found) - found.count(LATER)
+    decided = f"{found.count(HOLDS)} hold, {found.count(FAILS)} do not, and {found.count(OPEN)} cannot be told"
+    told = f"{measured} of {len(found)} are measured so far, of which {decided}"
+    assert told in " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_the_tables_of_the_rule_are_what_its_file_says():
+    shown = (ROOT / tool.RULE_PAGE).read_text()
+    assert shown == tool.rule_page(ROOT), "run python tools/results.py"
+    assert shown.count(tool.BEGIN) == shown.count(tool.END) == 1
+    assert (ROOT / document.FIGURES / "rule.png").stat().st_size < 300_000
+
+
 def test_only_some_rows_may_wait():
     found = records.load(ROOT / "results")
     assert document.waiting(document.rows_of(found), found) == []

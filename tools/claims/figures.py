@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from claims.judging import middle
+from claims.never_loses import AGENTS, PRESETS, Evidence
 from claims.plugged_in import BASES, TITLES
 from claims.records import Arm, Place, Record
 from claims.tables import place_name
@@ -21,6 +22,12 @@ SMOOTHED = 5  # evaluations in a running mean, as many as a final return is of
 NORMAL = 1.96
 FAMILIES = [light for light, _ in COLOURS]
 OTHERS = [*FAMILIES[1:], GREY[0], "#2E8FA3", "#9C7A5B", "#444444"]
+RULE_LINES = {
+    "base": ("base", GREY[0], "--"),
+    "literal": ("the paper's form", FAMILIES[1], "-"),
+    "rule": ("the rule", FAMILIES[0], "-"),
+}
+"""Form -> its name, colour and dashes."""
 STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 9,
@@ -42,9 +49,38 @@ def figure_of(record: Record) -> bytes | None:
     if draw is None or not record.places:
         return None
     with matplotlib.rc_context(STYLE):
-        figure = draw(record)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=110, facecolor="white", metadata={"Software": None})
+        return _png(draw(record))
+
+
+def rule_figure(evidence: Evidence) -> bytes:
+    """A PNG: by tenths of a run, how far base, paper's form and rule are above a random policy, and the rule's alpha."""
+    with matplotlib.rc_context(STYLE):
+        figure, grid = _panels(2, len(PRESETS), height=1.9)
+        for column, preset in enumerate(PRESETS):
+            above, below = grid[0][column], grid[1][column]
+            for form, (name, colour, dashes) in RULE_LINES.items():
+                found = [evidence.data["course"][preset][agent].get(form) for agent in AGENTS]
+                if None in found:
+                    continue
+                tenths = (np.arange(len(found[0]["return"])) + 0.5) / len(found[0]["return"])
+                mean = np.mean([one["return"] for one in found], axis=0)
+                above.plot(tenths, mean, color=colour, linestyle=dashes, marker=".", label=name)
+                if form == "rule":
+                    for one, agent, shade in zip(found, AGENTS, OTHERS, strict=False):
+                        below.plot(tenths, one["alpha"], color=shade, linewidth=1.0, label=agent)
+            above.axhline(evidence.random(preset), color="#555555", linestyle=":", linewidth=1, label="random")
+            above.set(title=place_name(preset), ylabel="" if column else "return, mean of 5 agents")
+            below.set(xlabel="share of the run", ylabel="" if column else "α of the rule", ylim=(0.0, 1.05))
+            for axes in (above, below):
+                axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        grid[1][0].legend(fontsize=6.5)
+        _shared_legend(figure, grid[0][0])
+        return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=110, facecolor="white", metadata={"Software": None})
     return image.getvalue()
 
 

@@ -53,7 +53,7 @@ def claims() -> Iterator[Claim]:
             ("overestimation", "Abstract, Sec. 5.5", "SADQ reduces bootstrap-induced overestimation", _overestimates),
             ("steadier twins", "Abstract, Sec. 8", "SADQ improves training stability", _steadier),
         ):
-            decide, name = rule("controlled", preset, TWINS, judge), NAMES[preset]
+            decide, name = rule("controlled", preset, TWINS, judge, together=True), NAMES[preset]
             yield Claim(f"{key}, {name}", where, f"{says} ({name})", decide, "controlled", preset)
     yield from _theory()
 
@@ -100,11 +100,11 @@ def _consistent(results: Results) -> Finding:
 
 
 def _pooled(place: Place, name: str) -> tuple[BySeed, BySeed]:
-    """(base, guided): a number of each seed, averaged over the four bases."""
-    return (
-        mean_of([place.arms[base].by_seed(name) for base in BASES]),
-        mean_of([place.arms[f"{base}+sadq"].by_seed(name) for base in BASES]),
-    )
+    """(base, guided): a number of each seed that all arms have, averaged over the four bases."""
+    base = mean_of([place.arms[base].by_seed(name) for base in BASES])
+    guided = mean_of([place.arms[f"{base}+sadq"].by_seed(name) for base in BASES])
+    shared = base.keys() & guided.keys()
+    return {seed: base[seed] for seed in sorted(shared)}, {seed: guided[seed] for seed in sorted(shared)}
 
 
 def _overestimates(place: Place) -> tuple[str, str]:

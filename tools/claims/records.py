@@ -15,7 +15,9 @@ from sadq.report.stats import SIGNIFICANCE, Estimate
 FORMAT = 2
 NOT_NEEDED = r" --(?:out|pool) FOLDER| --partial| --quiet| --json"
 """Options of a command that change nothing of its numbers."""
-PAPER_SEEDS = 5
+
+RULE_FILE = "rule.json"
+"""Of `tools/rule.py`, beside the artefacts' records."""
 
 BySeed = dict[int, float]
 
@@ -130,11 +132,7 @@ class Record:
     def source(self) -> Source:
         """The command that makes it from nothing, on one machine, and the commits that its runs were trained by."""
         commits = sorted({short(one["commit"]) for one in self.data["origins"]})
-        command = re.sub(NOT_NEEDED, "", self.data["judged"]["command"])
-        counts = {len(arm.seeds) for place in self.places.values() for arm in place.arms.values()}
-        if "--seeds" not in command and len(counts) == 1 and counts != {PAPER_SEEDS}:
-            command += f" --seeds {counts.pop()}"  # what was judged with the seeds that it had was trained with so many
-        return Source(command, tuple(commits))
+        return Source(re.sub(NOT_NEEDED, "", self.data["judged"]["command"]), tuple(commits))
 
     @property
     def missing(self) -> dict[str, list[str]]:
@@ -167,7 +165,7 @@ class Results:
 def load(folder: Path) -> Results:
     """Everything below results/."""
     records = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(set(folder.glob("*.json")) - {folder / RULE_FILE}):
         data = _read(path)
         if data.get("format") != FORMAT or data.get("artefact") != path.stem:
             raise SadqError(

@@ -1,9 +1,10 @@
 """An artefact in tables: its arms, what their environments measure, where its runs come from, and the time they took."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from claims.judging import middle
-from claims.records import Arm, Contrast, Place, Record, Results, short
+from claims.records import Arm, Contrast, Place, Results, short
 from claims.training import NAMES
 from sadq.report.names import measured_in_words
 from sadq.report.paper import ATARI, ATARI_AGENTS
@@ -76,13 +77,13 @@ def games_table(results: Results) -> list[str]:
     return markdown(titles, rows)
 
 
-def origins(record: Record) -> Iterator[str]:
-    """A line for every machine, commit and command that runs were trained by."""
-    for one in record.data["origins"]:
+def origins(data: Mapping[str, Any]) -> Iterator[str]:
+    """A line for every machine, commit and command that runs were trained by, and one for what is missing."""
+    for one in data["origins"]:
         versions = ", ".join(f"{name} {value}" for name, value in one["versions"].items() if value)
         fleets = f"{one['fleets']} fleet{'s' * (one['fleets'] > 1)}" if "fleets" in one else "computed"
         yield f"- {fleets}: `{one['command']}`, commit {short(one['commit'])}, {one['device']}, {versions}."
-    for preset, labels in record.missing.items():
+    for preset, labels in data.get("missing", {}).items():
         yield f"- Not yet run on {place_name(preset)}: {', '.join(f'`{label}`' for label in labels)}."
 
 

@@ -51,21 +51,28 @@ FEW_HUNDRED = 500  # iterations
 Judge = Callable[[Place], tuple[str, str]]
 
 
-def rule(artefact: str, preset: str, needed: Sequence[str], judge: Judge) -> Callable[[Results], Finding]:
-    """A rule on one preset of an artefact: not run until the arms that it needs are there."""
+def rule(
+    artefact: str, preset: str, needed: Sequence[str], judge: Judge, together: bool = False
+) -> Callable[[Results], Finding]:
+    """A rule on one preset of an artefact: not run until the arms that it needs are there.
+
+    `together`: it looks only at seeds that all of these arms have.
+    """
 
     def decide(results: Results) -> Finding:
         place = results.place(artefact, preset, needed)
         if place is None:
             return NOT_RUN
         verdict, measured = judge(place)
-        return Finding(verdict, measured, seeds_of(place, needed), results.records[artefact].source)
+        return Finding(verdict, measured, seeds_of(place, needed, together), results.records[artefact].source)
 
     return decide
 
 
-def seeds_of(place: Place, labels: Sequence[str]) -> tuple[int, ...]:
-    return tuple(sorted({len(place.arms[label].seeds) for label in labels}))
+def seeds_of(place: Place, labels: Sequence[str], together: bool = False) -> tuple[int, ...]:
+    """How many seeds each of the arms has, or all of them together."""
+    own = [set(place.arms[label].seeds) for label in labels]
+    return (len(set.intersection(*own)),) if together else tuple(sorted({len(seeds) for seeds in own}))
 
 
 def claims() -> Iterator[Claim]:
@@ -133,12 +140,14 @@ def gain(arm: Arm) -> float:
 def _conventional(preset: str, where: str) -> Iterator[Claim]:
     name, needed = NAMES[preset], (SADQ, *BASELINES)
 
-    def claim(key: str, where: str, says: str, judge: Judge, needed: Sequence[str] = needed) -> Claim:
-        decide = rule("conventional", preset, needed, judge)
+    def claim(
+        key: str, where: str, says: str, judge: Judge, needed: Sequence[str] = needed, together: bool = False
+    ) -> Claim:
+        decide = rule("conventional", preset, needed, judge, together)
         return Claim(f"{key}, {name}", where, f"{says} ({name})", decide, "conventional", preset)
 
     yield claim("competitive", where, "SADQ attains the highest or competitive final returns", _competitive)
-    yield claim("steadier", where, "SADQ trains more stably than representative DQN variants", _steadier)
+    yield claim("steadier", where, "SADQ trains more stably than representative DQN variants", _steadier, together=True)
     yield claim("degradation", where, "DQN variants often gain early and then degrade", _degrading)
     yield claim("model converges", "Fig. 2(d)", "SADQ's dynamics model converges", _model_converges, (SADQ,))
 
@@ -157,8 +166,8 @@ def _competitive(place: Place) -> tuple[str, str]:
 
 def _steadier(place: Place) -> tuple[str, str]:
     """How a seed's evaluations fluctuate over the second half of its run, against the mean of the baselines'."""
-    own = place.arms[SADQ].by_seed("late_fluctuation")
     others = mean_of([place.arms[label].by_seed("late_fluctuation") for label in BASELINES])
+    own = {seed: value for seed, value in place.arms[SADQ].by_seed("late_fluctuation").items() if seed in others}
     found = paired(others, own, place.preset, "steadier")
     means = [number(np.nanmean([*values.values()])) for values in (own, others)]
     return below(found, 0.0), (

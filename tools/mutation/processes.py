@@ -23,7 +23,7 @@ from typing import Any
 
 OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not learning", "--no-header", "--tb=line"]
 MEMORY = 8 << 30  # bytes a process may ask for
-PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "rlax", "scipy.stats", "gymnasium")
+PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "scipy.stats", "gymnasium")
 PROBE = "_mutation_probe"
 PR_SET_PDEATHSIG = 1
 LONGEST_TURN = 5.0  # seconds

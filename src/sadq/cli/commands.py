@@ -270,7 +270,9 @@ def _tell_result(result: dict[str, Any], as_json: bool) -> int:
         print(json.dumps(result))
     else:
         for member in result["members"]:
-            print(f"{_named(member)}: final return {member['final_return']:.2f} ({member['status']})")
+            final = member["final_return"]
+            told = "no evaluation was whole" if final is None else f"final return {final:.2f}"
+            print(f"{_named(member)}: {told} ({member['status']})")
         print(
             f"{result['steps']:,} steps of {len(result['members'])} members in {result['wall_seconds']:.1f} s "
             f"({result['steps_per_second']:,.0f} steps/s after {result['compile_seconds']:.1f} s of compilation); "

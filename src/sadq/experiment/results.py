@@ -65,9 +65,14 @@ def member_result(index: int, member: dict[str, Any], folder: RunFolder, diverge
         "status": "ok" if values is None else "diverged",
         "diverged_at": values,
         **({} if model is None else {"model_diverged_at": model}),
-        "final_return": float(final_return(returns)[0]),
-        "area_under_curve": float(area_under_curve(steps, returns)[0]),
+        # No numbers where not one evaluation was whole, as in an environment that fails from its first step on.
+        "final_return": _finite(final_return(returns)[0]),
+        "area_under_curve": _finite(area_under_curve(steps, returns)[0]),
         **{name: own[-1][name] for name in ("overestimation", "measures") if name in own[-1]},
         "effective_alpha": last.get("alpha"),
         **{name: value for name, value in last.items() if name not in LEFT_OUT},
     }
+
+
+def _finite(score: float) -> float | None:
+    return float(score) if math.isfinite(score) else None

@@ -40,6 +40,7 @@ class HostLoop:
         self._idle = self.placement.idle > 0
         self._steps_here = getattr(training, "workers", 0) == 0  # rather than in processes of their own
         self._gathered: Gathered | None = None
+        self._measured: tuple[str, ...] = ()  # the names of the metrics of a collect
         self._lanes = {part: part.lanes(training.shape[1]) for part in Part}
         member = jax.eval_shape(lambda own: fleet.init_member(own, None), jax.tree.map(lambda leaf: leaf[0], hyper))
         structure, whole = jax.tree.structure(member.learner.online.parameters), jax.tree.structure(member)
@@ -66,10 +67,12 @@ class HostLoop:
             return greedy_actions(jax.tree.unflatten(structure, leaves), observation, mask)
 
         def absorbing(known: Known | None) -> Callable:
-            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Metrics]:
+            # Metrics come as one array: a dozen of them, after every collect, would each be fetched apart.
+            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Array]:
                 own, collected = inputs
                 after, metrics = fleet.absorb(jax.tree.unflatten(whole, leaves), own, collected, index, known)
-                return jax.tree.leaves(after), metrics
+                self._measured = tuple(metrics)
+                return jax.tree.leaves(after), jnp.stack([metrics[name] for name in self._measured])
 
             return timed(over_members(absorb, donate=True))
 
@@ -94,7 +97,9 @@ class HostLoop:
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
         fresh, running = self.placement.real((np.array(state.fresh), np.array(state.episode_return)))
         plan = self._plan(self.hyper, self.hyper, np.int32(first))
-        leaves, remembered, rows = jax.tree.leaves(state), self._places.behaviour, []
+        leaves, remembered = jax.tree.leaves(state), self._places.behaviour
+        rows: list[Array] = []
+        ended: list[dict[str, np.ndarray]] = []
         for number in range(self.collects):
             memory = jax.tree.map(lambda place: leaves[place], remembered)
             networks = [leaves[place] for place in self._online]
@@ -109,12 +114,14 @@ class HostLoop:
                 copies = self._copied([leaves[place] for place in self._online], ())
                 for place, leaf in zip(self._target, copies, strict=True):
                     leaves[place] = leaf
-            rows.append(metrics | gathered.episodes())
+            rows.append(metrics)
+            ended.append(gathered.episodes())
         # Copied: JAX may otherwise take NumPy's memory for its own, and a later call would give it away.
         kept = self._padded((jnp.array(fresh), jnp.array(running)))
         state = jax.tree.unflatten(self._structure, leaves)._replace(fresh=kept[0], episode_return=kept[1])
-        told = self._real(jax.device_get(rows))
-        return state, jax.tree.map(lambda *values: np.stack(values, axis=1), *told)
+        told = self._real(np.stack(jax.device_get(rows), axis=-1))  # [M, metrics, collects]
+        measured = {name: told[:, place] for place, name in enumerate(self._measured)}
+        return state, measured | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
         networks = jax.tree.leaves(state.learner.online.parameters)

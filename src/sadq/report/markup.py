@@ -25,7 +25,7 @@ def table(head: Iterable[str], rows: Iterable[Sequence[str]], caption: str, corn
 
 def scrolled(content: str, label: str) -> str:
     """What may be wider than the page, in a box that is scrolled by keyboard too."""
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(label)}">{content}</div>'
 
 
 def folded(summary: str, content: str, opened: bool = False) -> str:

@@ -115,8 +115,8 @@ def compare(
 ) -> Comparison:
     """Compare agents on an environment, on the same seeds, all members of an arm in one fleet.
 
-    >>> found = compare("CartPole-v1", ["dqn", "dqn+sadq", "dqn+sadq@0.5:gate=sample"], seeds=10, steps=20_000)
-    >>> print(found)
+        >>> found = compare("CartPole-v1", ["dqn", "dqn+sadq", "dqn+sadq@0.5:gate=sample"], seeds=10, steps=20_000)
+        >>> print(found)
 
     `env` is a preset, a native environment's name, a Gymnasium id, or an environment object, as for `SADQ`. An arm is
     `AGENT[+sadq][@ALPHA][:name=value,...]`; it is compared with its plain twin if that is among the arms, else with the

@@ -20,6 +20,8 @@ SETTLED = 0.9
 """Of the way to its final return, what ends the phase in which a seed rises."""
 PROMINENT = 0.05
 """Of a peak's height, the fall after it that makes it one."""
+HIGH = 0.5
+"""Of the greatest value, what a peak reaches at least; lower ones are of networks that have learned nothing yet."""
 
 
 def extras(outcome: Outcome, metrics: Sequence[str]) -> dict[str, Any]:
@@ -100,8 +102,9 @@ def _discrepancy(steps: np.ndarray, values: np.ndarray) -> dict[str, list[float 
 
 
 def first_peak(values: np.ndarray) -> int:
-    """Where values[T] are greatest before they have fallen again by 5% of that; where they never do, where greatest."""
-    fallen = np.flatnonzero(values < (1 - PROMINENT) * np.maximum.accumulate(values))
+    """Where values[T] are greatest before they fall by 5%, from half of their maximum or more; else where greatest."""
+    highest = np.maximum.accumulate(values)
+    fallen = np.flatnonzero((values < (1 - PROMINENT) * highest) & (highest >= HIGH * np.nanmax(values)))
     return int(np.nanargmax(values[: fallen[0]] if fallen.size else values))
 
 

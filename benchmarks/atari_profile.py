@@ -1,0 +1,228 @@
+"""Where the time of an Atari fleet goes: emulator, acting, updates, and the device's kernels, each measured alone.
+
+    PYTHONPATH=src:.gpu_site COMMIT=... python3 benchmarks/atari_profile.py --out profile.json --agents qrdqn qrdqn+sadq
+
+A collect is a few emulator steps, each after an action, and then the updates. `alone` are milliseconds of these parts
+when nothing runs beside them, `collect` is what they take together; what is missing from their sum is what overlaps.
+Kernels are named by where in the program they come from, and added up.
+"""
+
+import argparse
+import dataclasses
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import machine
+import numpy as np
+from measure import say, write_json
+
+from sadq.dynamics import RSSM
+from sadq.envs.group import Part
+from sadq.experiment import build
+from sadq.experiment.build import make_loop, resolve
+from sadq.experiment.config import Config
+from sadq.experiment.presets import preset
+from sadq.fleet.host_loop import HostLoop
+from sadq.networks import Nature
+
+
+def milliseconds(function: Callable[[], Any], count: int, each: bool = False) -> float:
+    """Of one call, over `count` of them after one that is not counted; `each` result is waited for, or the last one."""
+    jax.block_until_ready(function())
+    began, result = time.perf_counter(), None
+    for _ in range(count):
+        result = function()
+        if each:
+            jax.block_until_ready(result)
+    jax.block_until_ready(result)
+    return (time.perf_counter() - began) / count * 1e3
+
+
+def inside(squad: HostLoop, state: Any, first: int) -> dict[str, float]:
+    """Milliseconds of a collect that the host spends in the parts of the loop itself, over one chunk.
+
+    What is left is the wait for actions, in which the device finishes the updates before them.
+    """
+    spent: Counter[str] = Counter()
+    assert squad._gathered is not None
+    places = [(squad, name) for name in ("_act", "_send", "_receive")]
+    places += [(squad._gathered, name) for name in ("acted", "answered", "episodes")]
+    originals = {(owner is squad, name): getattr(owner, name) for owner, name in places}
+
+    def clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                spent[name.strip("_")] += time.perf_counter() - began
+
+        return call
+
+    programs = dict(squad._absorb)
+    squad._absorb = {known: clocked("handing updates over", program) for known, program in programs.items()}
+    for owner, name in places:
+        setattr(owner, name, clocked(name, getattr(owner, name)))
+    began = time.perf_counter()
+    jax.block_until_ready(squad.advance(state, first)[0].fresh)
+    total = time.perf_counter() - began
+    squad._absorb = programs
+    for owner, name in places:
+        setattr(owner, name, originals[owner is squad, name])
+    spent["waiting for actions, and the rest"] = total - sum(spent.values())
+    return {name: seconds / squad.collects * 1e3 for name, seconds in spent.items()}
+
+
+def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, Any]:
+    """Milliseconds of device time of a call, all in all and by kernel, from the profiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            for _ in range(count):
+                jax.block_until_ready(function())
+        files = list(Path(folder).rglob("*.xplane.pb"))
+        data = jax.profiler.ProfileData.from_file(str(files[0]))
+    spent: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    for plane in data.planes:
+        if not plane.name.startswith("/device:GPU"):
+            continue
+        for line in plane.lines:
+            if not line.name.startswith("Stream"):
+                continue
+            for event in line.events:
+                stats = {name: value for name, value in event.stats if name is not None}
+                origin = str(stats.get("tf_op") or stats.get("name") or "")
+                name = f"{event.name} {'/'.join(origin.split('/')[-4:])}"
+                spent[name] += event.duration_ns
+                calls[name] += 1
+    rows = [[name[:160], round(ns / count / 1e6, 4), calls[name] / count] for name, ns in spent.most_common(shown)]
+    return {"device_ms": sum(spent.values()) / count / 1e6, "launches": sum(calls.values()) / count, "kernels": rows}
+
+
+def profile(config: Config, collects: int, shown: int, wait: Callable[[], None]) -> dict[str, Any]:
+    """One fleet's numbers."""
+    environment = resolve(config.environment, config.settings)
+    loop: Any = make_loop(config, environment, collects)
+    state, first, rates = loop.start(), 0, []
+    for chunk in range(4):
+        if chunk == 1:  # all is compiled; others may measure too
+            wait()
+        began = time.perf_counter()
+        state, _ = loop.advance(state, first)
+        jax.block_until_ready(state.fresh)
+        rates.append((time.perf_counter() - began) / collects * 1e3)
+        first += collects
+    squad: HostLoop = loop.squads[0]
+    alone_now = len(loop.squads) == 1
+    shares = inside(squad, loop._apart(state)[0], first) if alone_now else {}
+    part = loop._apart(state)[0]
+    del state
+    random = np.random.default_rng(0)
+    limit = int(squad.training.action_count)
+    emulator = milliseconds(lambda: squad.training.step(random.integers(0, limit, squad.training.shape)), 200)
+    networks = jax.tree.leaves(part.learner.online.parameters)
+    memory, plan = part.behaviour, squad._plan(squad.hyper, squad.hyper, np.int32(first))
+    fresh, now = np.zeros(squad.training.shape, bool), np.array([0, 0, Part.WHOLE], np.int32)
+
+    def act() -> np.ndarray:
+        action, _ = squad._act((networks, memory, *squad._seen, fresh, plan), (), now)
+        return np.asarray(action)
+
+    acting = milliseconds(act, 200)
+    act_kernels = kernels(act, 20, shown)
+    leaves = jax.tree.leaves(part)
+    assert squad._gathered is not None
+    gathered = squad._gathered.transitions
+    absorb = squad._absorb[squad.fleet.learner.knows(first)._replace(copies=False)]
+
+    def learn() -> Any:
+        nonlocal leaves, first
+        first += 1
+        leaves, metrics = absorb(leaves, (squad.hyper, gathered), np.int32(first))
+        return metrics
+
+    streaming, updating = milliseconds(learn, 100), milliseconds(learn, 100, each=True)
+    began = time.perf_counter()
+    metrics = learn()
+    dispatch = (time.perf_counter() - began) * 1e3
+    jax.block_until_ready(metrics)
+    steps = squad.fleet.collect_steps
+    alone = {"emulator": emulator, "acting": acting, "updates": updating, "updates_in_a_row": streaming}
+    total = steps * (emulator + acting) + updating
+    result = {
+        "agent": config.agent,
+        "compute": config.compute,
+        "members": len(config.seeds),
+        "squads": len(loop.squads),
+        "steps_a_collect": steps,
+        "alone": alone,
+        "sum_alone": total,
+        "collect": rates[-1],
+        "inside_the_loop": shares,
+        "overlapping_share": 1 - rates[-1] / total,
+        "dispatch_of_updates": dispatch,
+        "compile_seconds": loop.programs.compile_seconds,
+        "act": act_kernels,
+        "learn": kernels(learn, 20, shown),
+    }
+    loop.close()
+    return result
+
+
+def tiny(config: Config) -> Config:
+    """What a laptop can try this on."""
+    small = RSSM(deterministic=32, variables=4, classes=4, hidden=16, channels=(8, 8, 8), decoder=(8, 8, 8))
+    own = dataclasses.replace(config.guidance, batch_size=4)
+    encoder = Nature(channels=(8, 8, 8), hidden=16)
+    return dataclasses.replace(config, buffer_size=1000, batch_size=4, guidance=own, encoder=encoder, model=small)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--agents", nargs="+", default=["qrdqn", "qrdqn+sadq"])
+    parser.add_argument("--computes", nargs="+", default=["float32"])
+    parser.add_argument("--game", default="Breakout")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--collects", type=int, default=200)
+    parser.add_argument("--kernels", type=int, default=40, help="how many to show")
+    parser.add_argument("--squads", type=int, default=build.SQUADS)
+    parser.add_argument("--lock", type=Path, help="a file that only one of several processes holds while it measures")
+    parser.add_argument("--tiny", action="store_true")
+    options = parser.parse_args()
+    build.SQUADS = options.squads
+    held = None if options.lock is None else options.lock.open("w")
+
+    def wait() -> None:
+        if held is not None:
+            fcntl.flock(held, fcntl.LOCK_EX)
+
+    found: list[dict[str, Any]] = []
+    for compute in options.computes:
+        for agent in options.agents:
+            fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "learning_starts": 100, "compute": compute}
+            config = preset(f"atari/{options.game}", agent, evaluations=1, evaluation_episodes=1, **fields)
+            found.append(profile(tiny(config) if options.tiny else config, options.collects, options.kernels, wait))
+            say(json.dumps({key: value for key, value in found[-1].items() if key not in ("act", "learn")}))
+            for part in ("act", "learn"):
+                rows = found[-1][part]
+                say(f"{part}: {rows['device_ms']:.3f} ms on the device in {rows['launches']:.0f} launches")
+                for name, spent, calls in rows["kernels"]:
+                    say(f"  {spent:8.4f} ms {calls:6.1f} x {name}")
+            write_json(
+                options.out, {"machine": machine.describe(), "flags": os.environ.get("XLA_FLAGS"), "fleets": found}
+            )
+            if held is not None:
+                fcntl.flock(held, fcntl.LOCK_UN)
+
+
+if __name__ == "__main__":
+    main()

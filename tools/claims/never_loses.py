@@ -1,0 +1,225 @@
+"""Whether the rule that is meant never to lose keeps the paper's gain, and is nowhere below its base: results/rule.json."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from claims.judging import percent, signed
+from claims.tables import markdown, place_name
+from sadq.errors import SadqError
+from sadq.report import stats
+from sadq.report.stats import LIMITS, RESAMPLES, Estimate, generator_for, number
+
+FORMAT = 1
+RULE = "gate=batch,gate.slope=4,model.continuation=true"
+PRESETS = ("acrobot", "bitflip", "cartpole", "ocloud")
+AGENTS = ("dqn", "double", "dueling", "c51", "qrdqn")
+FORMS = {"base": "", "literal": "+sadq", "rule": f"+sadq:{RULE}"}
+"""What an agent's name goes on with."""
+MEASURES = {"area_under_curve": "area", "final_return": "final return"}
+TAKEN = ("acrobot", "dueling")
+"""Where a run began with the models of another."""
+PHASES = {"first quarter": (0.0, 0.25), "second quarter": (0.25, 0.5), "second half": (0.5, 1.0)}
+KEPT = 0.95  # of the literal gain, what the rule is to keep
+ALLOWED = 0.05  # of what a base has learned over random, what the rule may lose
+
+HOLDS, BELOW, OPEN, NO_FLOOR = "holds", "does not hold", "not shown", "no floor: the base is below random"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Scores of seeds: preset -> agent -> form -> measure -> value of each seed."""
+
+    data: Mapping[str, Any]
+
+    def values(self, preset: str, agent: str, form: str, measure: str) -> np.ndarray | None:
+        """f[seeds], or None where that was not run."""
+        scores = self.data["scores"][preset][agent].get(form)
+        return None if scores is None else np.array(scores[measure])
+
+    def gains(self, preset: str, form: str, measure: str) -> np.ndarray | None:
+        """f[agents, seeds]: a form less its base; None where an agent lacks it."""
+        rows = []
+        for agent in AGENTS:
+            pair = [self.values(preset, agent, one, measure) for one in ("base", form)]
+            if pair[0] is None or pair[1] is None:
+                return None
+            rows.append(pair[1] - pair[0])
+        return np.array(rows)
+
+    def pooled(self, preset: str, form: str, measure: str) -> Estimate | None:
+        """A form less its base, the mean over the agents of every seed, paired by seed."""
+        gains = self.gains(preset, form, measure)
+        return None if gains is None else difference(gains.mean(axis=0), preset, form, measure)
+
+    def kept(self, preset: str, measure: str) -> Estimate | None:
+        """The rule's gain in the literal form's, both over all agents, with seeds resampled together."""
+        literal, rule = (self.gains(preset, form, measure) for form in ("literal", "rule"))
+        if literal is None or rule is None:
+            return None
+        pair = np.array([literal.mean(axis=0), rule.mean(axis=0)])
+        drawn = generator_for(0, preset, measure, "kept").integers(pair.shape[1], size=(RESAMPLES, pair.shape[1]))
+        several = pair[:, drawn].mean(axis=2)
+        low, high = np.quantile(several[1] / several[0], LIMITS).tolist()
+        return Estimate(float(pair[1].mean() / pair[0].mean()), low, high, pair.shape[1])
+
+    def learned(self, preset: str, measure: str) -> float:
+        """What the bases have over a random policy, on average."""
+        base = [self.values(preset, agent, "base", measure) for agent in AGENTS]
+        return float(np.mean([*filter(lambda one: one is not None, base)])) - self.random(preset)
+
+    def random(self, preset: str) -> float:
+        return self.data["random"][preset]["mean_return"]
+
+    def verdict(self, preset: str, measure: str) -> str:
+        """Whether the rule is shown to lose less than it may."""
+        learned, found = self.learned(preset, measure), self.pooled(preset, "rule", measure)
+        if learned <= 0:
+            return NO_FLOOR
+        if found is None or found.low is None or found.high is None:
+            return OPEN
+        floor = -ALLOWED * learned
+        return HOLDS if found.low > floor else BELOW if found.high < floor else OPEN
+
+    @property
+    def gaining(self) -> list[tuple[str, str]]:
+        """(preset, measure) where the literal form gains over its bases, beyond chance."""
+
+        def gains(preset: str, measure: str) -> bool:
+            found = self.pooled(preset, "literal", measure)
+            return found is not None and found.low is not None and found.low > 0
+
+        return [(preset, measure) for preset in PRESETS for measure in MEASURES if gains(preset, measure)]
+
+
+def difference(values: np.ndarray, *names: str) -> Estimate:
+    """A mean over seeds, with the interval of all shifts that sign flips do not reject."""
+    return stats.paired(np.zeros(values.size), values, generator_for(0, *names)).mean
+
+
+def load(path: Path) -> Evidence:
+    data = json.loads(path.read_text())
+    if data.get("format") != FORMAT or data.get("rule") != RULE:
+        raise SadqError(f"{path} is not of the rule {RULE} (format {FORMAT}): make it anew with python tools/rule.py.")
+    return Evidence(data)
+
+
+def kept_table(evidence: Evidence) -> list[str]:
+    """Where the literal form gains: how much of that is kept."""
+    rows = []
+    for preset, measure in evidence.gaining:
+        literal, rule = (evidence.pooled(preset, form, measure) for form in ("literal", "rule"))
+        share = evidence.kept(preset, measure)
+        assert literal is not None and rule is not None and share is not None  # what gains was run
+        enough = "**yes**" if share.value >= KEPT else "**no**"
+        rows.append([place_name(preset), MEASURES[measure], signed(literal), signed(rule), percent(share), enough])
+    return markdown(["preset", "", "the paper's form − base", "the rule − base", "kept", f"at least {KEPT:.0%}"], rows)
+
+
+def floor_table(evidence: Evidence) -> list[str]:
+    """The rule against its bases, all agents together."""
+    rows = []
+    for preset in PRESETS:
+        for measure, title in MEASURES.items():
+            learned, found = evidence.learned(preset, measure), evidence.pooled(preset, "rule", measure)
+            assert found is not None  # every agent was run with the rule
+            literal = evidence.pooled(preset, "literal", measure)
+            floor = number(-ALLOWED * learned, signed=True) if learned > 0 else "–"
+            rows.append(
+                [
+                    place_name(preset),
+                    title,
+                    number(evidence.random(preset)),
+                    number(evidence.random(preset) + learned),
+                    floor,
+                    "–" if literal is None else signed(literal),
+                    signed(found),
+                    f"**{evidence.verdict(preset, measure)}**",
+                ]
+            )
+    titles = ["preset", "", "random", "bases", "floor", "the paper's form − base", "the rule − base", "above the floor"]
+    return markdown(titles, rows)
+
+
+def agents_table(evidence: Evidence) -> list[str]:
+    """Every agent: base, literal form and rule, and the rule's paired difference."""
+    rows = []
+    for preset in PRESETS:
+        for agent in AGENTS:
+            cells = [place_name(preset), f"`{agent}`"]
+            for measure in MEASURES:
+                values = [evidence.values(preset, agent, form, measure) for form in FORMS]
+                means = [None if one is None else float(one.mean()) for one in values]
+                scale = max(abs(one) for one in means if one is not None)
+                cells.append(" / ".join("–" if one is None else number(one, scale=scale) for one in means))
+                base, rule = values[0], values[2]
+                paired = base is not None and rule is not None
+                cells.append(signed(difference(rule - base, preset, agent, measure)) if paired else "–")
+            rows.append(cells)
+    return markdown(["preset", "agent", "area", "rule − base", "final return", "rule − base"], rows)
+
+
+def course_table(evidence: Evidence, preset: str, agent: str) -> list[str]:
+    """A run in tenths: the return of each form, and what the gate and the model did."""
+    course = evidence.data["course"][preset][agent]
+    lines = {f"return, {form}": course[form]["return"] for form in course}
+    lines |= {
+        "α of the rule": course["rule"]["alpha"],
+        "value, base": course["base"]["q"],
+        "value, rule": course["rule"]["q"],
+        "disagreement, rule": course["rule"]["disagreement"],
+    }
+    titles = ["tenth of the run", *(str(tenth + 1) for tenth in range(len(course["rule"]["return"])))]
+    return markdown(titles, [[name, *_scaled(values)] for name, values in lines.items()])
+
+
+def taken_table(evidence: Evidence) -> list[str]:
+    """What a model that is right from the beginning changes: differences with the base."""
+    phases = evidence.data["taken"]["phases"]
+    names = {"literal": "the paper's form", "taken": "the same, with the model of another run", "rule": "the rule"}
+    rows = []
+    for form, title in names.items():
+        cells = [
+            signed(difference(np.array(phases[form][name]) - np.array(phases["base"][name]), "taken", form, name))
+            for name in (*PHASES, *MEASURES)
+        ]
+        rows.append([title, *cells])
+    return markdown(["less plain `dueling`", *PHASES, "whole area", "final return"], rows)
+
+
+def model_gain(evidence: Evidence) -> dict[str, Estimate]:
+    """Phase -> the run that took its model from another, less the one that learned its own."""
+    phases = evidence.data["taken"]["phases"]
+    return {
+        name: difference(np.array(phases["taken"][name]) - np.array(phases["literal"][name]), "model", name)
+        for name in (*PHASES, *MEASURES)
+    }
+
+
+def _scaled(values: Sequence[float]) -> list[str]:
+    scale = max(map(abs, values))
+    return [number(value, scale=scale) for value in values]
+
+
+def block(evidence: Evidence) -> str:
+    """All tables, as docs/rule.md has them."""
+    gained = model_gain(evidence)
+    told = ", ".join(f"{signed(one)} in the {name}" for name, one in gained.items() if name in PHASES)
+    parts = [
+        "**How much of the gain it keeps**, five agents together, where the paper's form gains at all:\n",
+        *kept_table(evidence),
+        "\n**Whether it is below its base**, five agents together:\n",
+        *floor_table(evidence),
+        "\n**Agent by agent** (means of base / the paper's form / the rule):\n",
+        *agents_table(evidence),
+        f"\n**When**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
+        *course_table(evidence, *TAKEN),
+        f"\n**A model that is right from the beginning**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
+        *taken_table(evidence),
+        f"\nThe taken model changes the paper's form by {told}.",
+    ]
+    return "\n".join(parts)
