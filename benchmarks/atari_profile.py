@@ -46,6 +46,41 @@ def milliseconds(function: Callable[[], Any], count: int, each: bool = False) ->
     return (time.perf_counter() - began) / count * 1e3
 
 
+def inside(squad: HostLoop, state: Any, first: int) -> dict[str, float]:
+    """Milliseconds of a collect that the host spends in the parts of the loop itself, over one chunk.
+
+    What is left is the wait for actions, in which the device finishes the updates before them.
+    """
+    spent: Counter[str] = Counter()
+    assert squad._gathered is not None
+    places = [(squad, name) for name in ("_act", "_send", "_receive")]
+    places += [(squad._gathered, name) for name in ("acted", "answered", "episodes")]
+    originals = {(owner is squad, name): getattr(owner, name) for owner, name in places}
+
+    def clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments)
+            finally:
+                spent[name.strip("_")] += time.perf_counter() - began
+
+        return call
+
+    programs = dict(squad._absorb)
+    squad._absorb = {known: clocked("handing updates over", program) for known, program in programs.items()}
+    for owner, name in places:
+        setattr(owner, name, clocked(name, getattr(owner, name)))
+    began = time.perf_counter()
+    jax.block_until_ready(squad.advance(state, first)[0].fresh)
+    total = time.perf_counter() - began
+    squad._absorb = programs
+    for owner, name in places:
+        setattr(owner, name, originals[owner is squad, name])
+    spent["waiting for actions, and the rest"] = total - sum(spent.values())
+    return {name: seconds / squad.collects * 1e3 for name, seconds in spent.items()}
+
+
 def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, Any]:
     """Milliseconds of device time of a call, all in all and by kernel, from the profiler."""
     with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +121,8 @@ def profile(config: Config, collects: int, shown: int, wait: Callable[[], None])
         rates.append((time.perf_counter() - began) / collects * 1e3)
         first += collects
     squad: HostLoop = loop.squads[0]
+    alone_now = len(loop.squads) == 1
+    shares = inside(squad, loop._apart(state)[0], first) if alone_now else {}
     part = loop._apart(state)[0]
     del state
     random = np.random.default_rng(0)
@@ -129,6 +166,7 @@ def profile(config: Config, collects: int, shown: int, wait: Callable[[], None])
         "alone": alone,
         "sum_alone": total,
         "collect": rates[-1],
+        "inside_the_loop": shares,
         "overlapping_share": 1 - rates[-1] / total,
         "dispatch_of_updates": dispatch,
         "compile_seconds": loop.programs.compile_seconds,

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_models import plain
 
 from own_environments import Endless, Narrow, Sorting, Switches
@@ -70,7 +71,7 @@ def test_a_measure_that_info_lacks_is_told():
 
 
 def test_joint_actions_are_taken_in_their_own_form(tmp_path):
-    model = plain(Switches).learn(32)
+    model = plain(lambda: Switches(render_mode="rgb_array")).learn(32)
     acts(model, Switches())
     model.save(tmp_path / "agent")
     action = SADQ.load(tmp_path / "agent").predict(np.array([1, 2]))[0]
@@ -78,6 +79,7 @@ def test_joint_actions_are_taken_in_their_own_form(tmp_path):
     assert model.predict(np.array([[1, 2], [0, 0], [1, 1]]))[0].shape == (3, 2)
     first = np.array([1, 0]), np.array([0, 0, 1])
     np.testing.assert_array_equal(model.predict(np.array([0, 0]), action_masks=first)[0], [0, 2])
+    assert Image.open(model.film(tmp_path / "film.gif")).n_frames == 5
     joint = np.tile(np.arange(6) == 4, (2, 1))
     np.testing.assert_array_equal(model.predict(np.zeros((2, 2), int), action_masks=joint)[0], [[1, 1], [1, 1]])
 

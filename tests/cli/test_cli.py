@@ -26,6 +26,7 @@ from sadq.networks import Scalar
 
 ABOUT_TO_RUN = re.compile(
     r"sadq: \S+ on \S+: \d+ members of [\d,]+ steps, replay [\d,.]+ MB|step [\d,]+/[\d,]+, ETA .*"
+    r"|sadq: environment \S+ names no time limit: .*"
 )
 
 
@@ -267,12 +268,14 @@ BAD_LINES = {
     "train cartpole --steps 1.5": "--steps cannot be '1.5': it takes a whole number",
     "train cartpole --steps": "--steps cannot be 'nothing': it takes a whole number",
     "train cartpole --steps 0": "steps = 0 must be a whole number of at least 1.",
-    "train cartpole --json yes": "--json cannot be 'yes'",
+    "train cartpole --json yes": "Unknown agent 'yes': expected one of dqn",
+    "train cartpole dqn --json yes": "`sadq train` takes a preset and an agent, not ['cartpole', 'dqn', 'yes']",
     "train cartpole --seeds 0": "No seeds were given",
     "train cartpole --seeds 1 1": "A seed appears twice",
     "train cartpole --seeds -2": "Seeds (-2,) must lie in",
     "train cartpole --seeds one": "--seeds cannot be 'one'",
-    "train cartpole --learning-rate 1e-3 fast": "--learning-rate cannot be '1e-3 fast'",
+    "train cartpole --learning-rate fast": "--learning-rate cannot be 'fast'",
+    "train cartpole --learning-rate 1e-3 fast": "Unknown agent 'fast'",
     "train cartpole --gate maybe": "gate = 'maybe' is unknown: expected fixed, batch, sample",
     "train cartpole --replay lifo": "replay = 'lifo' is unknown: expected uniform, prioritised",
     "train cartpole --epsilon.schedule cosine": "--epsilon.schedule cannot be 'cosine': it takes Literal['exponential'",
@@ -285,7 +288,6 @@ BAD_LINES = {
     "train cartpole --buffer-size 2000000000 --seeds 1000": "The fleet needs ",
     "train cartpole --buffer-size 1000000000000": "buffer_size = 1000000000000 must be below 2^31: counters have 32 bits.",
     "train Pendulum-v1": "environment Pendulum-v1 has action space Box(-2.0, 2.0, (1,), float32), expected Discrete",
-    "train FrozenLake-v1": "environment FrozenLake-v1 has observation space Discrete(16), expected an array",
     "train odd_environments:Image-v0": "Image-v0 returned an observation of shape (4,) from reset, expected shape (8, 8, 3)",
     "train odd_environments:FaultyReset-nan-v0": "returned the observation array([nan, nan, nan, nan]",
     "train odd_environments:FaultyReset-shape-v0": "returned an observation of shape (2,) from reset, expected shape (4,)",

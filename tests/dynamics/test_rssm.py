@@ -291,7 +291,7 @@ def test_settings_that_make_no_model_are_refused(settings):
     [
         ({}, ModelShape((6,), 2), "gaussian"),
         ({}, ModelShape((4, 84, 80), 2), "multiples of 12"),
-        ({"space": "embedding"}, ModelShape((4, 84, 84), 2), "how many features"),
+        ({"space": "embedding"}, ModelShape(FRAMES, 2), "how many features"),
     ],
 )
 def test_shapes_that_make_no_model_are_refused(settings, shape, words):

@@ -129,15 +129,23 @@ def test_values_learn_on_beside_a_diverged_model(model_diverged):
             assert all((before[name][member] != after[name][member]).any() for member in range(2)), name
 
 
+SHORT = dataclasses.replace(MODEL_DIVERGING, steps=5 * INTERVAL, evaluations=5)
+
+
+@pytest.fixture(scope="module")
+def unguided():
+    """What the member would be without any model."""
+    plain = dataclasses.replace(SHORT, agent="dueling", alpha=None)
+    return checkpoint.named_leaves(tiny_runs.drive(run.create(plain, None), lambda _: None).state)
+
+
 @pytest.mark.exact
 @pytest.mark.parametrize("gate", ["fixed", "batch", "sample"])
-def test_whatever_the_gate_a_diverged_model_costs_nothing_but_its_advice(gate):
+def test_whatever_the_gate_a_diverged_model_costs_nothing_but_its_advice(gate, unguided):
     """At alpha 1 the member is its base bit for bit, although every score and error of the model is not a number."""
-    short = dataclasses.replace(MODEL_DIVERGING, steps=5 * INTERVAL, evaluations=5, gate=gate)
-    plain = dataclasses.replace(short, agent="dueling", alpha=None)
-    guided, base = (tiny_runs.drive(run.create(config, None), lambda _: None) for config in (short, plain))
+    guided = tiny_runs.drive(run.create(dataclasses.replace(SHORT, gate=gate), None), lambda _: None)
     assert (np.asarray(guided.state.learner.model.diverged_at) > 0).all()
     assert (np.asarray(guided.state.learner.online.diverged_at) == -1).all()
-    mine, theirs = (checkpoint.named_leaves(one.state) for one in (guided, base))
-    for name, value in theirs.items():
+    mine = checkpoint.named_leaves(guided.state)
+    for name, value in unguided.items():
         assert value[0].tobytes() == mine[name][0].tobytes(), name

@@ -47,8 +47,8 @@ def _values(words: list[str], hint: Any) -> int:
     several = typing.get_origin(hint) is tuple
     entry = typing.get_args(hint)[0] if several else None
     if typing.get_origin(entry) is Literal:
-        known = typing.get_args(entry)
-        return next((index for index in range(ahead) if words[index] not in known), ahead)
+        known = typing.get_args(entry)  # the first is read as one of them whatever it is, to be refused as such
+        return next((index for index in range(1, ahead) if words[index] not in known), ahead)
     if "=" in words[0]:
         return next((index for index in range(ahead) if "=" not in words[index]), ahead)
     if NUMBER.match(words[0]):

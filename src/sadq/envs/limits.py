@@ -39,6 +39,16 @@ def _cut_off(maker: Callable[[], gymnasium.Env], steps: int) -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(maker(), steps)
 
 
+def without_limit(environment: Environment | HostSpec) -> str | None:
+    """That episodes of an environment may never end, where nothing says that they do."""
+    if isinstance(environment, Environment) or environment.max_steps is not None:
+        return None
+    return (
+        f"environment {environment.name} names no time limit: an episode that it does not end itself never ends, "
+        "and an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
+    )
+
+
 def rendering(environment: HostSpec) -> HostSpec:
     """The environment made so that it renders pictures, where it is Gymnasium that makes it; else as it is made."""
     maker = environment.maker

@@ -11,6 +11,7 @@ import numpy as np
 
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.envs.limits import without_limit
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
 from sadq.experiment.build import Timetable, check_memory, environment_of, hyper_of, make_learner, make_loop, members_of
@@ -149,17 +150,10 @@ class Experiment:
         if changed and self.folder.path is not None:
             raise SadqError(changed)
         earlier = of_earlier_version(self.config, self.environment)
-        for sentence in (filled_fields(self.folder.filled), changed, self._without_limit(), self._said, earlier):
+        endless = None if self._record else without_limit(self.environment)  # a run that goes on has said it
+        for sentence in (filled_fields(self.folder.filled), changed, endless, self._said, earlier):
             if sentence:
                 self.warn(sentence)
-
-    def _without_limit(self) -> str | None:
-        if isinstance(self.environment, Environment) or self.environment.max_steps is not None:
-            return None
-        return (
-            f"environment {self.environment.name} names no time limit: an episode that it does not end itself never ends, "
-            "and an evaluation of such episodes is broken off with an error; max_episode_steps sets a limit."
-        )
 
     def plan(self, steps: int) -> None:
         """So many env steps of each member, in place of what the config says; before the run has begun."""

@@ -1,6 +1,5 @@
 """A film of a member at play: what a Gymnasium environment renders, or an Atari game with what networks and model say."""
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,6 @@ def check_video(environment: Any, path: Path) -> None:
         raise SadqError(f"cannot draw {path}, which is a folder: give the name of a file in it.")
 
 
-@functools.lru_cache(maxsize=4)
 def rendered_twin(environment: Environment) -> HostSpec | None:
     """Gymnasium's own environment of that name, which shows and takes the same and can be rendered."""
     if environment.name not in gymnasium.registry:
