@@ -96,8 +96,11 @@ def by_stable_baselines(kind: type[DQN], steps: int, seeds: int) -> list[list[fl
 
 def by_us(agent: str, steps: int, seeds: int) -> list[list[float]]:
     model = SADQ(ENVIRONMENT, agent=agent, seeds=seeds, **same_in_jax(steps)).learn(steps)
-    rows = [row for row in model.evaluations if row["step"] > 0]
-    return [[float(np.mean(row["returns"])) for row in rows if row["member"] == one] for one in range(seeds)]
+    made = sorted({row["step"] for row in model.evaluations})
+    # Whole collects lie between evaluations: the nearest to each of those that Stable-Baselines3 has.
+    near = [min(made, key=lambda step: abs(step - steps * (at + 1) // EVALUATIONS)) for at in range(EVALUATIONS)]
+    returns = {(row["member"], row["step"]): float(np.mean(row["returns"])) for row in model.evaluations}
+    return [[returns[member, step] for step in near] for member in range(seeds)]
 
 
 ARMS = {
