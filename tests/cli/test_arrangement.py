@@ -27,6 +27,10 @@ from sadq.errors import SadqError
         ("--log csv tensorboard acrobot", "acrobot --log csv tensorboard"),
         ("acrobot --measures a b --steps 3 dqn", "acrobot dqn --measures a b --steps 3"),
         ("--help acrobot", "acrobot --help"),
+        ("--model.continuation true acrobot dqn", "acrobot dqn --model.continuation"),
+        ("acrobot --model.continuation False dqn", "acrobot dqn --model.no-continuation"),
+        ("acrobot --no-normalise-observations false", "acrobot --normalise-observations"),
+        ("--dueling false acrobot", "acrobot --dueling False"),
         (
             "--guidance.optimiser adamw --encoder.hidden 8 8 acrobot",
             "acrobot --guidance.optimiser adamw --encoder.hidden 8 8",

@@ -11,6 +11,7 @@ from sadq.experiment.config import Config
 
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
 HELP = frozenset({"-h", "--help"})
+TRUTHS = frozenset({"true", "false"})
 
 
 def arranged(arguments: list[str], *commands: type) -> list[str]:
@@ -26,10 +27,18 @@ def arranged(arguments: list[str], *commands: type) -> list[str]:
         if not _is_option(word):
             free.append(word)
             continue
+        hint = kinds.get(word.replace("_", "-"), Any)
+        truth = words[0].lower() if words and words[0].lower() in TRUTHS else None
+        if hint is bool and truth is not None:  # a switch, told in the words of options that may also be None
+            options.append(word if truth == "true" else _opposite(word))
+            del words[0]
+            continue
         options.append(word)
         if "=" in word or word in HELP:
             continue
-        count = _values(words, kinds.get(word.replace("_", "-"), Any))
+        if bool in typing.get_args(hint) and truth is not None:
+            words[0] = truth.capitalize()
+        count = _values(words, hint)
         options += words[:count]
         del words[:count]
     return free + options
@@ -37,6 +46,12 @@ def arranged(arguments: list[str], *commands: type) -> list[str]:
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and word != "-" and not NUMBER.match(word)
+
+
+def _opposite(switch: str) -> str:
+    """`--part.no-name` of `--part.name`, and the other way round."""
+    part, dot, name = switch.removeprefix("--").rpartition(".")
+    return f"--{part}{dot}{name.removeprefix('no-') if name.startswith('no-') else f'no-{name}'}"
 
 
 def _values(words: list[str], hint: Any) -> int:
