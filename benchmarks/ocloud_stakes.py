@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.base import Environment
-from sadq.envs.fixed_policies import Policy, discounted_returns, episodes_of
+from sadq.envs.fixed_policies import Policy, discounted, step_by_step
 from sadq.experiment.build import resolve
 from sadq.experiment.presets import preset
 from sadq.types import Array, Key, PyTree
@@ -37,7 +37,7 @@ def switched(before: Policy, after: Policy, once: bool) -> Policy:
 
 
 def rewards(environment: Environment, policy: Policy, episodes: int) -> np.ndarray:
-    return np.asarray(episodes_of(environment, policy, episodes, seed=0).rewards, np.float64)
+    return np.asarray(step_by_step(environment, policy, episodes, seed=0).rewards, np.float64)
 
 
 def told(values: np.ndarray) -> str:
@@ -54,7 +54,7 @@ def main() -> None:
     print(f"Return, and discounted return at {config.discount[0]} from the first decision on, {episodes} episodes:")
     for name, policy in policies.items():
         own = rewards(environment, policy, episodes)
-        print(f"{name:16} {own.sum(axis=1).mean():8.1f} {told(discounted_returns(own, config.discount[0])[:, 0])}")
+        print(f"{name:16} {own.sum(axis=1).mean():8.1f} {told(discounted(own, config.discount[0])[:, 0])}")
     best = policies["best_fit"]
     pairs = {
         "all on one server, this one placed by best fit": (single, switched(single, best, once=True)),
@@ -65,7 +65,7 @@ def main() -> None:
     for name, (usual, other) in pairs.items():
         both = [rewards(environment, policy, episodes) for policy in (usual, other)]
         for discount in DISCOUNTS:
-            before, after = (discounted_returns(one, discount)[:, DECISION] for one in both)
+            before, after = (discounted(one, discount)[:, DECISION] for one in both)
             print(f"{name}, {discount}: {told(after - before)} of {before.mean():.2f}")
 
 
