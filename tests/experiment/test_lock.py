@@ -26,9 +26,9 @@ from pathlib import Path
 from sadq.experiment.lock import Lock
 lock = Lock(Path(sys.argv[1]))
 if len(sys.argv) > 2 and os.fork() == 0:
-    os.write(1, b"%d\n" % os.getpid())  # in one piece, for both write into one pipe
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece, for both write into one pipe
     time.sleep(60)
-os.write(1, b"held\n")
+os.write(1, b"held\\n")
 time.sleep(60)
 """
 
