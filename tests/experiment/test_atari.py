@@ -74,7 +74,7 @@ def plain(tmp_path_factory) -> tiny_runs.Experiment:
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("agent", [pytest.param("qrdqn", marks=pytest.mark.users), "iqn", "coact"])
+@pytest.mark.parametrize("agent", ["qrdqn", "iqn", "coact"])
 def test_at_alpha_one_it_is_its_base(agent, plain, tmp_path):
     base = plain if agent == "qrdqn" else tiny_runs.train(tmp_path / "base", small(agent))
     guided = tiny_runs.train(tmp_path / "guided", small(f"{agent}+sadq", alpha=(1.0,)))

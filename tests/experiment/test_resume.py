@@ -213,7 +213,7 @@ def killed(run: Path, arguments: tuple, rows: int, delay: float) -> bool:
     return process.returncode != 0
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_run_killed_twice_at_random_moments_ends_in_the_same_bits(number, whole, halfway, tmp_path):
     """Four kills in all: most while it trains and saves, one of them while it starts and compiles."""
     moments = random.Random(number)

@@ -70,7 +70,7 @@ def test_the_target_is_copied_at_its_interval(unit, interval, copies):
     assert seen == copies
 
 
-@pytest.mark.parametrize("agent", ["dueling+sadq", "rainbow+sadq"])
+@pytest.mark.parametrize("agent", ["dueling+sadq", pytest.param("rainbow+sadq", marks=pytest.mark.thorough)])
 def test_agents_learn_a_corridor_where_one_action_is_illegal(agent):
     """Illegal actions are never stored, and the values of the legal ones are known."""
     environment = MaskedCorridor()

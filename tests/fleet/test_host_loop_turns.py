@@ -66,7 +66,7 @@ def halved_loop(made, workers):
     [
         ("bdqn", "BitFlip-4", 0),
         ("teg", "CartPole-v1", 1),
-        ("rainbow", "Acrobot-v1", 0),
+        pytest.param("rainbow", "Acrobot-v1", 0, marks=pytest.mark.thorough),
         ("dueling+sadq", "Acrobot-v1", 1),
     ],
 )
