@@ -9,7 +9,6 @@ Kernels are named by where in the program they come from, and added up.
 
 import argparse
 import dataclasses
-import fcntl
 import json
 import os
 import tempfile
@@ -107,22 +106,19 @@ def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, An
     return {"device_ms": sum(spent.values()) / count / 1e6, "launches": sum(calls.values()) / count, "kernels": rows}
 
 
-def profile(config: Config, collects: int, shown: int, wait: Callable[[], None]) -> dict[str, Any]:
+def profile(config: Config, collects: int, shown: int) -> dict[str, Any]:
     """One fleet's numbers."""
     environment = resolve(config.environment, config.settings)
     loop: Any = make_loop(config, environment, collects)
     state, first, rates = loop.start(), 0, []
-    for chunk in range(4):
-        if chunk == 1:  # all is compiled; others may measure too
-            wait()
+    for _ in range(3):
         began = time.perf_counter()
         state, _ = loop.advance(state, first)
         jax.block_until_ready(state.fresh)
         rates.append((time.perf_counter() - began) / collects * 1e3)
         first += collects
     squad: HostLoop = loop.squads[0]
-    alone_now = len(loop.squads) == 1
-    shares = inside(squad, loop._apart(state)[0], first) if alone_now else {}
+    shares = inside(squad, loop._apart(state)[0], first) if len(loop.squads) == 1 else {}
     part = loop._apart(state)[0]
     del state
     random = np.random.default_rng(0)
@@ -195,22 +191,15 @@ def main() -> None:
     parser.add_argument("--collects", type=int, default=200)
     parser.add_argument("--kernels", type=int, default=40, help="how many to show")
     parser.add_argument("--squads", type=int, default=build.SQUADS)
-    parser.add_argument("--lock", type=Path, help="a file that only one of several processes holds while it measures")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
     build.SQUADS = options.squads
-    held = None if options.lock is None else options.lock.open("w")
-
-    def wait() -> None:
-        if held is not None:
-            fcntl.flock(held, fcntl.LOCK_EX)
-
     found: list[dict[str, Any]] = []
     for compute in options.computes:
         for agent in options.agents:
             fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "learning_starts": 100, "compute": compute}
             config = preset(f"atari/{options.game}", agent, evaluations=1, evaluation_episodes=1, **fields)
-            found.append(profile(tiny(config) if options.tiny else config, options.collects, options.kernels, wait))
+            found.append(profile(tiny(config) if options.tiny else config, options.collects, options.kernels))
             say(json.dumps({key: value for key, value in found[-1].items() if key not in ("act", "learn")}))
             for part in ("act", "learn"):
                 rows = found[-1][part]
@@ -220,8 +209,6 @@ def main() -> None:
             write_json(
                 options.out, {"machine": machine.describe(), "flags": os.environ.get("XLA_FLAGS"), "fleets": found}
             )
-            if held is not None:
-                fcntl.flock(held, fcntl.LOCK_UN)
 
 
 if __name__ == "__main__":

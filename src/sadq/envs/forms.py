@@ -123,7 +123,7 @@ def flattened(form: Form, value: Any) -> tuple[np.ndarray, bool]:
     """
     pieces, single = list[np.ndarray](), None
     for where, part, leaf in _leaves(form, value, ""):
-        array = _numbers(leaf)
+        array = numbers_of(leaf)
         if array is None:
             raise Misfit(f"{_told(leaf)}{where}", f"{_described(part)}")
         if part.shape not in (array.shape, array.shape[1:]):
@@ -239,7 +239,8 @@ def _flat(form: Form, rows: np.ndarray, where: str) -> np.ndarray:
     return hot
 
 
-def _numbers(value: Any) -> np.ndarray | None:
+def numbers_of(value: Any) -> np.ndarray | None:
+    """An array of numbers; None where it is something else."""
     try:
         array = np.asarray(value)
     except Exception:  # rows of different lengths, or whatever an object of the user's raises

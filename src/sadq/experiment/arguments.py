@@ -82,7 +82,7 @@ def observations_of(
                 f"Cannot act on an observation with {misfit.found}: expected {misfit.expected}."
             ) from misfit
         return flat.astype(dtype), single
-    array, expected = _numbers(given), f"{shape} or (n, {', '.join(map(str, shape))})"
+    array, expected = forms.numbers_of(given), f"{shape} or (n, {', '.join(map(str, shape))})"
     if array is None:
         raise SadqError(f"Cannot act on {shown(given)}: expected an array of numbers of shape {expected}.")
     if shape not in (array.shape, array.shape[1:]):
@@ -95,7 +95,7 @@ def masks_of(given: Any, actions: int, single: bool, count: int, form: forms.For
     if form is not None:
         rows = [given] if single else given if isinstance(given, list | np.ndarray) else []
         given = [forms.joint_legal(form, one) for one in rows]
-    masks, expected = _numbers(given), ((actions,), (1, actions)) if single else ((count, actions),)
+    masks, expected = forms.numbers_of(given), ((actions,), (1, actions)) if single else ((count, actions),)
     if masks is None or masks.shape not in expected or masks.dtype.kind not in "biu":
         found = shown(given) if masks is None else f"of shape {masks.shape} and type {masks.dtype}"
         raise SadqError(f"action_masks are {found}: expected booleans of shape {expected[0]}.")
@@ -103,12 +103,3 @@ def masks_of(given: Any, actions: int, single: bool, count: int, form: forms.For
     if not masks.any(axis=1).all():
         raise SadqError("action_masks allow no action at all for an observation: expected one at least.")
     return masks
-
-
-def _numbers(given: Any) -> np.ndarray | None:
-    """An array of numbers; None where it is something else."""
-    try:
-        array = np.asarray(given)
-    except Exception:  # rows of different lengths, or whatever an object of the user's raises
-        return None
-    return array if array.dtype.kind in "fbiu" else None
