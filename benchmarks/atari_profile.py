@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import machine
 import numpy as np
 from measure import say, write_json
 
 from sadq.dynamics import RSSM
 from sadq.envs.group import Part
-from sadq.experiment import build
 from sadq.experiment.build import make_loop, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.presets import preset
@@ -45,16 +45,16 @@ def milliseconds(function: Callable[[], Any], count: int, each: bool = False) ->
     return (time.perf_counter() - began) / count * 1e3
 
 
-def inside(squad: HostLoop, state: Any, first: int) -> dict[str, float]:
+def inside(loop: HostLoop, state: Any, first: int) -> dict[str, float]:
     """Milliseconds of a collect that the host spends in the parts of the loop itself, over one chunk.
 
     What is left is the wait for actions, in which the device finishes the updates before them.
     """
     spent: Counter[str] = Counter()
-    assert squad._gathered is not None
-    places = [(squad, name) for name in ("_act", "_send", "_receive")]
-    places += [(squad._gathered, name) for name in ("acted", "answered", "episodes")]
-    originals = {(owner is squad, name): getattr(owner, name) for owner, name in places}
+    learning: Any = loop._learning
+    places: list[tuple[Any, str]] = [(loop, name) for name in ("_act", "_send", "_receive")]
+    places += [(learning, name) for name in ("meanwhile", "collected")]
+    places += [(gathered, name) for gathered in loop._gathered for name in ("acted", "answered", "episodes")]
 
     def clocked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -66,18 +66,16 @@ def inside(squad: HostLoop, state: Any, first: int) -> dict[str, float]:
 
         return call
 
-    programs = dict(squad._absorb)
-    squad._absorb = {known: clocked("handing updates over", program) for known, program in programs.items()}
     for owner, name in places:
         setattr(owner, name, clocked(name, getattr(owner, name)))
     began = time.perf_counter()
-    jax.block_until_ready(squad.advance(state, first)[0].fresh)
+    jax.block_until_ready(loop.advance(state, first)[0].fresh)
     total = time.perf_counter() - began
-    squad._absorb = programs
     for owner, name in places:
-        setattr(owner, name, originals[owner is squad, name])
+        if name in vars(owner) and hasattr(type(owner), name):
+            delattr(owner, name)
     spent["waiting for actions, and the rest"] = total - sum(spent.values())
-    return {name: seconds / squad.collects * 1e3 for name, seconds in spent.items()}
+    return {name: seconds / loop.collects * 1e3 for name, seconds in spent.items()}
 
 
 def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, Any]:
@@ -117,47 +115,45 @@ def profile(config: Config, collects: int, shown: int) -> dict[str, Any]:
         jax.block_until_ready(state.fresh)
         rates.append((time.perf_counter() - began) / collects * 1e3)
         first += collects
-    squad: HostLoop = loop.squads[0]
-    shares = inside(squad, loop._apart(state)[0], first) if len(loop.squads) == 1 else {}
-    part = loop._apart(state)[0]
+    kept = jax.tree.map(jnp.copy, state)
+    shares = inside(loop, state, first)
     del state
     random = np.random.default_rng(0)
-    limit = int(squad.training.action_count)
-    emulator = milliseconds(lambda: squad.training.step(random.integers(0, limit, squad.training.shape)), 200)
-    networks = jax.tree.leaves(part.learner.online.parameters)
-    memory, plan = part.behaviour, squad._plan(squad.hyper, squad.hyper, np.int32(first))
-    fresh, now = np.zeros(squad.training.shape, bool), np.array([0, 0, Part.WHOLE], np.int32)
+    limit = int(loop.training.action_count)
+    emulator = milliseconds(lambda: loop.training.step(random.integers(0, limit, loop.training.shape)), 200)
+    networks = jax.tree.leaves(kept.learner.online.parameters)
+    memory, plan = kept.behaviour, loop._plan(loop.hyper, loop.hyper, np.int32(first))
+    fresh, now = np.zeros(loop.training.shape, bool), np.array([0, 0, Part.WHOLE], np.int32)
 
     def act() -> np.ndarray:
-        action, _ = squad._act((networks, memory, *squad._seen, fresh, plan), (), now)
+        action, _ = loop._act((networks, memory, *loop._seen, fresh, plan), (), now)
         return np.asarray(action)
 
     acting = milliseconds(act, 200)
     act_kernels = kernels(act, 20, shown)
-    leaves = jax.tree.leaves(part)
-    assert squad._gathered is not None
-    gathered = squad._gathered.transitions
-    absorb = squad._absorb[squad.fleet.learner.knows(first)._replace(copies=False)]
+    gathered, learning = loop._gathered[0].transitions, loop._learning
+    learning.begin(jax.tree.map(jnp.copy, kept), loop.hyper)
 
     def learn() -> Any:
-        nonlocal leaves, first
+        nonlocal first
         first += 1
-        leaves, metrics = absorb(leaves, (squad.hyper, gathered), np.int32(first))
-        return metrics
+        learning.collected(first, gathered, learning.memory(first))
+        learning.meanwhile(loop.fleet.collect_steps - 1)
+        return [told for _, told in learning._rows[-1]]
 
     streaming, updating = milliseconds(learn, 100), milliseconds(learn, 100, each=True)
     began = time.perf_counter()
     metrics = learn()
     dispatch = (time.perf_counter() - began) * 1e3
     jax.block_until_ready(metrics)
-    steps = squad.fleet.collect_steps
+    steps = loop.fleet.collect_steps
     alone = {"emulator": emulator, "acting": acting, "updates": updating, "updates_in_a_row": streaming}
     total = steps * (emulator + acting) + updating
     result = {
         "agent": config.agent,
         "compute": config.compute,
+        "overlap": config.overlap,
         "members": len(config.seeds),
-        "squads": len(loop.squads),
         "steps_a_collect": steps,
         "alone": alone,
         "sum_alone": total,
@@ -190,14 +186,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--collects", type=int, default=200)
     parser.add_argument("--kernels", type=int, default=40, help="how many to show")
-    parser.add_argument("--squads", type=int, default=build.SQUADS)
+    parser.add_argument("--in-a-row", action="store_true", help="without overlap")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
-    build.SQUADS = options.squads
     found: list[dict[str, Any]] = []
     for compute in options.computes:
         for agent in options.agents:
             fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "learning_starts": 100, "compute": compute}
+            fields["overlap"] = not options.in_a_row
             config = preset(f"atari/{options.game}", agent, evaluations=1, evaluation_episodes=1, **fields)
             found.append(profile(tiny(config) if options.tiny else config, options.collects, options.kernels))
             say(json.dumps({key: value for key, value in found[-1].items() if key not in ("act", "learn")}))

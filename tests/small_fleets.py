@@ -50,4 +50,5 @@ def host_loop(
         chunk,
         NativeAsHost(native, seeds, made.environments),
         NativeAsHost(native, seeds, made.evaluation_episodes, purpose="evaluate"),
+        made.overlap,
     )

@@ -12,12 +12,11 @@ from PIL import Image
 from sadq.dynamics import RSSM
 from sadq.errors import SadqError
 from sadq.experiment import build, checkpoint, evaluate
-from sadq.experiment.build import check_memory, hyper_of, make_learner, members_of, resolve, squad_sizes
+from sadq.experiment.build import check_memory, hyper_of, make_learner, members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.evaluate import evaluate_run
 from sadq.experiment.folder import CHECKPOINTS
 from sadq.experiment.presets import PRESETS, preset
-from sadq.fleet.squads import SquadLoop
 from sadq.networks import Implicit, Nature, Quantile
 from sadq.replay.frames import FrameRing
 
@@ -54,7 +53,6 @@ def short_chunks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "MAX_CHUNK_STEPS", STEPS // 2)
         patch.setattr(build, "MAX_CHUNK", STEPS // 8)
-        patch.setattr(build, "SQUADS", 1)  # each size of a squad is compiled apart
         yield
 
 
@@ -81,15 +79,6 @@ def test_at_alpha_one_it_is_its_base(agent, plain, tmp_path):
     assert guided.step == base.step == STEPS
     assert_same(leaves(base.state), leaves(guided.state))
     assert base.folder.evaluations == guided.folder.evaluations
-
-
-@pytest.mark.exact
-def test_squads_are_the_fleet(plain, tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "SQUADS", 2)
-    squads = tiny_runs.train(tmp_path / "squads", small("qrdqn"))
-    assert isinstance(squads.loop, SquadLoop) and len(squads.loop.squads) == 2
-    assert_same(leaves(plain.state), leaves(squads.state))
-    assert plain.folder.evaluations == squads.folder.evaluations
 
 
 @pytest.mark.exact
@@ -147,12 +136,6 @@ def test_members_of_a_fleet_are_games_and_seeds():
     alone = small("qrdqn", "atari/Breakout")
     assert "game" not in members_of(alone)[0] and hyper_of(alone).actions is None
     assert not make_learner(alone, resolve(alone.environment)).store.has_masks
-
-
-@pytest.mark.parametrize(("members", "sizes"), [(1, [1]), (2, [1, 1]), (5, [3, 2]), (6, [3, 3])])
-def test_squads_are_as_equal_as_can_be(members, sizes, monkeypatch):
-    monkeypatch.setattr(build, "SQUADS", 2)
-    assert squad_sizes(members) == sizes
 
 
 def test_the_preset_has_the_papers_numbers():

@@ -17,6 +17,7 @@ from sadq.envs.atari.environments import AtariEnvironments
 from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.base import Environment
 from sadq.envs.contract import HostSpec
+from sadq.envs.group import Environments
 from sadq.envs.host import HostEnvironments
 from sadq.envs.limits import limited, measuring
 from sadq.envs.shapes import check_shapes
@@ -27,7 +28,6 @@ from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
 from sadq.fleet.members import Fleet, Loop
 from sadq.fleet.scan_loop import ScanFleet, ScanLoop
-from sadq.fleet.squads import SquadLoop
 from sadq.learning.guidance import Guidance
 from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
@@ -45,9 +45,6 @@ Ctrl-C answers soon."""
 
 SMALL_SHARE = 10
 """How many chunks a training must have for a part of one not to matter."""
-
-SQUADS = 1
-"""Groups of members of which one learns while the other's games are stepped."""
 
 REFIT_INTERVAL = 2000
 """Env steps between refits of a Bayesian head whose target network is never copied but follows softly."""
@@ -230,30 +227,20 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int, o
     hyper, episodes = hyper_of(config, origin), config.evaluation_episodes
     shared = make_learner(config, environment), config.behaviour, config.epsilon.schedule, episodes
     if isinstance(environment, Environment):
+        if config.overlap:
+            raise SadqError(f"overlap is for environments outside JAX, and {environment.name} is inside: leave it out.")
         return ScanLoop(ScanFleet(*shared, environment=environment), hyper, chunk)
     members = members_of(config)
     seeds = [member["seed"] for member in members]
-    if isinstance(environment, AtariSpec):
-        games, fleet = _games(environment, members), Fleet(*shared)
-
-        def consoles(place: slice, count: int, purpose: str) -> AtariEnvironments:
-            return AtariEnvironments(environment, seeds[place], count, purpose=purpose, games=games[place])
-
-        judged = consoles(slice(None), episodes, "evaluate")
-        sizes = squad_sizes(len(members))
-        return SquadLoop(
-            fleet, hyper, chunk, sizes, lambda place: consoles(place, config.environments, "collect"), judged
-        )
     workers = "auto" if config.workers is None else config.workers
-    training = HostEnvironments(environment, seeds, config.environments, workers, "collect")
-    evaluation = HostEnvironments(environment, seeds, episodes, workers, "evaluate")
-    return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation)
 
+    def outside(count: int, purpose: str) -> Environments:
+        if isinstance(environment, AtariSpec):
+            return AtariEnvironments(environment, seeds, count, purpose=purpose, games=_games(environment, members))
+        return HostEnvironments(environment, seeds, count, workers, purpose)
 
-def squad_sizes(members: int) -> list[int]:
-    """How many members learn while the others' environments step: as equal as can be, and all where devices share them."""
-    count = min(SQUADS, members) if len(Placement(members).mesh) == 1 else 1
-    return [members // count + (number < members % count) for number in range(count)]
+    training, evaluation = outside(config.environments, "collect"), outside(episodes, "evaluate")
+    return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation, config.overlap)
 
 
 def check_memory(learner: Learner, hyper: Hyper) -> int:

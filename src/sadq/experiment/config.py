@@ -114,6 +114,9 @@ class Config:
     """Value updates in each learning phase."""
     buffer_size: int = 100_000
     """Transitions that the replay holds per member."""
+    overlap: bool = False
+    """Learn from a collect while the next one is stepped, whose actions are then by networks a collect older: for
+    environments outside JAX."""
 
     normalise_observations: bool = False
     """Whether networks and model see observations less their running mean, in running deviations, cut off at 10."""

@@ -1,7 +1,6 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -13,10 +12,10 @@ from sadq.errors import SadqError
 from sadq.fleet.answers import answering_here
 from sadq.fleet.devices import Programs
 from sadq.fleet.gathered import Gathered, Seen
+from sadq.fleet.host_learning import AfterEach, BesideNext
 from sadq.fleet.members import Evaluation, Fleet, MemberState, StepPlan, greedy_actions
 from sadq.fleet.turns import Turns
-from sadq.learning.state import Hyper, Known
-from sadq.networks.network import settled
+from sadq.learning.state import Hyper
 from sadq.types import Array, Metrics, PyTree
 
 WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
@@ -27,7 +26,16 @@ class HostLoop:
 
     evaluates_beside: ClassVar[bool] = True
 
-    def __init__(self, fleet: Fleet, hyper: Hyper, collects: int, training: Environments, evaluation: Environments):
+    def __init__(
+        self,
+        fleet: Fleet,
+        hyper: Hyper,
+        collects: int,
+        training: Environments,
+        evaluation: Environments,
+        overlap: bool = False,
+    ):
+        """With `overlap` a collect is learned from while the next one is stepped."""
         self.fleet, self.collects = fleet, collects
         self.training, self.evaluation = training, evaluation
         self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
@@ -39,14 +47,10 @@ class HostLoop:
         self._seen: Seen  # what to act on next
         self._idle = self.placement.idle > 0
         self._steps_here = getattr(training, "workers", 0) == 0  # rather than in processes of their own
-        self._gathered: Gathered | None = None
-        self._measured: tuple[str, ...] = ()  # the names of the metrics of a collect
+        self._gathered: list[Gathered] = []  # two in turns, for what is learned from is read a while longer
         self._lanes = {part: part.lanes(training.shape[1]) for part in Part}
         member = jax.eval_shape(lambda own: fleet.init_member(own, None), jax.tree.map(lambda leaf: leaf[0], hyper))
-        structure, whole = jax.tree.structure(member.learner.online.parameters), jax.tree.structure(member)
-        self._structure, self._places = whole, jax.tree.unflatten(whole, range(len(jax.tree.leaves(member))))
-        self._online = jax.tree.leaves(self._places.learner.online.parameters)
-        self._target = jax.tree.leaves(self._places.learner.target)
+        structure = jax.tree.structure(member.learner.online.parameters)
         self.turns = Turns(getattr(training, "halves", False) and _by_lane(member.behaviour, fleet.lanes))
         possible = self.turns.taken is not False
         over_members, timed = self.placement.over_members, self.programs.timed
@@ -66,29 +70,11 @@ class HostLoop:
             leaves, observation, mask = inputs
             return greedy_actions(jax.tree.unflatten(structure, leaves), observation, mask)
 
-        def absorbing(known: Known | None) -> Callable:
-            # Metrics come as one array: a dozen of them, after every collect, would each be fetched apart.
-            def absorb(leaves: list[Array], inputs: PyTree, index: Array) -> tuple[list[Array], Array]:
-                own, collected = inputs
-                after, metrics = fleet.absorb(jax.tree.unflatten(whole, leaves), own, collected, index, known)
-                self._measured = tuple(metrics)
-                return jax.tree.leaves(after), jnp.stack([metrics[name] for name in self._measured])
-
-            return timed(over_members(absorb, donate=True))
-
-        def copied(leaves: list[Array], _: tuple[()]) -> list[Array]:
-            # Copied, since both are given away later: what goes through a program unchanged would else be one array.
-            return [jnp.copy(leaf) for leaf in jax.tree.leaves(settled(jax.tree.unflatten(structure, leaves)))]
-
         self._init = timed(over_members(lambda _, own: fleet.init_member(own, None)))
         self._plan = timed(over_members(plan))
         self._act = timed(answering_here(over_members(act), self.placement))
         self._greedy = timed(answering_here(over_members(greedy), self.placement))
-        # What a collect's number decides is decided here; but a head that is refitted follows what the target copies.
-        self._decides = fleet.learner.refit is None
-        choices = [Known(begun, copies=False) for begun in (False, True)] if self._decides else [None]
-        self._absorb = {known: absorbing(known) for known in choices}
-        self._copied = timed(over_members(copied))
+        self._learning = (BesideNext if overlap else AfterEach)(fleet, member, self.placement, self.programs)
 
     def start(self) -> MemberState:
         self._seen = self._legal(*self.training.reset())
@@ -97,31 +83,18 @@ class HostLoop:
     def advance(self, state: MemberState, first: int) -> tuple[MemberState, Metrics]:
         fresh, running = self.placement.real((np.array(state.fresh), np.array(state.episode_return)))
         plan = self._plan(self.hyper, self.hyper, np.int32(first))
-        leaves, remembered = jax.tree.leaves(state), self._places.behaviour
-        rows: list[Array] = []
-        ended: list[dict[str, np.ndarray]] = []
+        learning, ended = self._learning, []
+        learning.begin(state, self.hyper)
         for number in range(self.collects):
-            memory = jax.tree.map(lambda place: leaves[place], remembered)
-            networks = [leaves[place] for place in self._online]
-            memory, gathered = self._collect(networks, memory, plan, number, fresh, running)
-            for place, leaf in zip(jax.tree.leaves(remembered), jax.tree.leaves(memory), strict=True):
-                leaves[place] = leaf
-            inputs = (self.hyper, self._padded(gathered.transitions))
-            known = self.fleet.learner.knows(first + number) if self._decides else None
-            absorb = self._absorb[known and known._replace(copies=False)]
-            leaves, metrics = absorb(leaves, inputs, np.int32(first + number))
-            if known is not None and known.copies:
-                copies = self._copied([leaves[place] for place in self._online], ())
-                for place, leaf in zip(self._target, copies, strict=True):
-                    leaves[place] = leaf
-            rows.append(metrics)
+            memory = learning.memory(first + number)
+            memory, gathered = self._collect(learning.networks, memory, plan, number, fresh, running)
+            learning.collected(first + number, self._padded(gathered.transitions), memory)
             ended.append(gathered.episodes())
+        state, told = learning.end()
         # Copied: JAX may otherwise take NumPy's memory for its own, and a later call would give it away.
         kept = self._padded((jnp.array(fresh), jnp.array(running)))
-        state = jax.tree.unflatten(self._structure, leaves)._replace(fresh=kept[0], episode_return=kept[1])
-        told = self._real(np.stack(jax.device_get(rows), axis=-1))  # [M, metrics, collects]
-        measured = {name: told[:, place] for place, name in enumerate(self._measured)}
-        return state, measured | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
+        state = state._replace(fresh=kept[0], episode_return=kept[1])
+        return state, self._real(told) | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
         networks = jax.tree.leaves(state.learner.online.parameters)
@@ -192,7 +165,8 @@ class HostLoop:
         in_turns = self.turns.begin()
         if in_turns:  # each half brings its own lanes up to date, in arrays of ours
             self._seen = jax.tree.map(np.array, self._seen)
-        self._gathered = gathered = self._gathered or Gathered(self.fleet.collect_steps, self._seen)
+        self._gathered = self._gathered[::-1] or [Gathered(self.fleet.collect_steps, self._seen) for _ in range(2)]
+        gathered = self._gathered[0]
         under_way: dict[Part, int] = {}  # the step that a part is taking
 
         def take(part: Part) -> None:
@@ -218,6 +192,7 @@ class HostLoop:
                 gathered.acted(step, lanes, (observation[:, lanes], legal), chosen)
                 self._send(chosen, part)
                 under_way[part] = step
+                self._learning.meanwhile(step)
         for part in list(under_way):
             take(part)
         self.turns.end(in_turns)

@@ -136,7 +136,7 @@ class Fleet:
             learner=learner,
             replay=self.learner.store.init(),
             sampler=self.learner.sampler.init(),
-            behaviour=self._begin(networks, hyper, jnp.int32(0), behaviour),
+            behaviour=self.begun(networks, hyper, jnp.int32(0), behaviour),
             fresh=jnp.ones(self.environments, bool),
             environment=environment,
             episode_return=jnp.zeros(self.environments),
@@ -167,17 +167,21 @@ class Fleet:
     def absorb(
         self, member: MemberState, hyper: Hyper, collected: Transition, index: Array, known: Known | None = None
     ) -> tuple[MemberState, Metrics]:
-        """Store a collect, [T, lanes, ...], and learn from the replay."""
+        """Store a collect, [T, lanes, ...], learn from the replay, and draw what the next collect is begun with."""
+        member, learner = self.stored(member, collected, index), self.learner
+        state, sampler, metrics = learner.learn(member.learner, hyper, member.replay, member.sampler, index, known)
+        behaviour = self.begun(state.online.parameters, hyper, index + 1, member.behaviour)
+        return member._replace(learner=state, sampler=sampler, behaviour=behaviour), metrics
+
+    def stored(self, member: MemberState, collected: Transition, index: Array) -> MemberState:
+        """With a collect, [T, lanes, ...], in the replay."""
         learner, written = self.learner, index * self.collect_steps
         member = member._replace(learner=observed(member.learner, collected.observation))
         collected = collected._replace(reward=learner.rewards.learned(collected.reward))
         replay = learner.store.add(member.replay, written, collected)
-        sampler = learner.sampler.add(member.sampler, written, self.collect_steps)
-        state, sampler, metrics = learner.learn(member.learner, hyper, replay, sampler, index, known)
-        behaviour = self._begin(state.online.parameters, hyper, index + 1, member.behaviour)
-        return member._replace(learner=state, replay=replay, sampler=sampler, behaviour=behaviour), metrics
+        return member._replace(replay=replay, sampler=learner.sampler.add(member.sampler, written, self.collect_steps))
 
-    def _begin(self, networks: Network, hyper: Hyper, index: Array, memory: PyTree) -> PyTree:
+    def begun(self, networks: Network, hyper: Hyper, index: Array, memory: PyTree) -> PyTree:
         """What exploration draws once for collect `index`."""
         return self.exploration.begin(networks, keys.at(hyper.stream("exploration-collect"), index), memory)
 

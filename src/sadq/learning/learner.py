@@ -25,7 +25,7 @@ from sadq.learning.normalising import Statistics
 from sadq.learning.optimiser import Pace, clipped, descend, trainable
 from sadq.learning.refit import Refit
 from sadq.learning.rewards import Rewards
-from sadq.learning.state import Hyper, Known, LearnerState, Phase, Update
+from sadq.learning.state import Hyper, Known, LearnerState, Phase, Stretch, Update
 from sadq.learning.targets import Rules, Targets, batch_targets
 from sadq.networks.heads import Look, Mover
 from sadq.networks.network import Network, ensemble_keys, first_network, make_ensemble, over_networks, settled
@@ -134,9 +134,15 @@ class Learner:
         if self.refit is not None:
             due = self._due(phase.collect, self.refit.settings.resample_interval)
             state = self.refit.resampled(state, phase, due)
+        slots, updates = known[2:] if known is not None else (None, None)
         if self.guidance is not None:
-            state, metrics = learn_model(self.guidance, self.store, state, phase, contents)
-        state, memory, measured = self._learn_values(state, phase, contents, memory)
+            slots = slots or Stretch(0, self.guidance.updates)
+            if slots.length > 0:
+                state, metrics = learn_model(self.guidance, self.store, state, phase, contents, slots)
+        updates = updates or Stretch(0, self.updates)
+        if updates.length > 0:
+            state, memory, measured = self._learn_values(state, phase, contents, memory, updates)
+            metrics |= measured
         if self.target_update.interval is not None and known is None:
             due = self._due(phase.collect, self.target_update.interval, self.target_update.unit)
             copied = jax.lax.cond(due, lambda: state.online.parameters, lambda: state.target)
@@ -144,13 +150,14 @@ class Learner:
         if self.refit is not None:
             due = self._due(phase.collect, self.refit.interval)
             state = self.refit.refitted(state, phase, due, self.returns(state, phase, contents), self.store)
-        return state, memory, metrics | measured
+        return state, memory, metrics
 
     def _learn_values(
-        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree
+        self, state: LearnerState, phase: Phase, contents: PyTree, memory: PyTree, which: Stretch
     ) -> tuple[LearnerState, PyTree, Metrics]:
-        """The value updates of one learning phase."""
-        update_keys = keys.range_of(phase.hyper.stream("update"), phase.collect * self.updates, self.updates)
+        """Value updates of one learning phase."""
+        first = phase.collect * self.updates + which.first
+        update_keys = keys.range_of(phase.hyper.stream("update"), first, which.length)
 
         def planned(memory: PyTree, key: Key) -> tuple[Update, Array]:
             draw_key = keys.purpose(key, "sample")

@@ -13,7 +13,7 @@ from sadq.errors import SadqError
 from sadq.learning.guidance import Guidance
 from sadq.learning.metrics import means, scan_with_metrics
 from sadq.learning.optimiser import Pace, descend
-from sadq.learning.state import LearnerState, Phase
+from sadq.learning.state import LearnerState, Phase, Stretch
 from sadq.networks.heads import Mover
 from sadq.networks.network import first_network
 from sadq.replay.samplers import uniform
@@ -28,11 +28,11 @@ RECONSTRUCTION = "model_state_loss"
 
 
 def learn_model(
-    guidance: Guidance, store: Store, state: LearnerState, phase: Phase, contents: PyTree
+    guidance: Guidance, store: Store, state: LearnerState, phase: Phase, contents: PyTree, which: Stretch
 ) -> tuple[LearnerState, Metrics]:
-    """k slots for a model update, on batches of their own: always uniform, always one-step."""
-    stream, count = phase.hyper.stream("model-update"), guidance.updates
-    update_keys = keys.range_of(stream, phase.collect * count, count)
+    """Of the k slots for a model update some, on batches of their own: always uniform, always one-step."""
+    first = phase.collect * guidance.updates + which.first
+    update_keys = keys.range_of(phase.hyper.stream("model-update"), first, which.length)
 
     def positions(key: Key) -> Array:
         return uniform(store, phase.rows, keys.purpose(key, "sample"), guidance.batch_size, steps=1)
@@ -44,7 +44,7 @@ def learn_model(
         return paced(guidance.pacing, state, slot, lambda: model_update(guidance, state, phase, key, batch))
 
     batches = store.one_step(contents, jax.vmap(positions)(update_keys))
-    slots = phase.collect * count + jnp.arange(count)
+    slots = first + jnp.arange(which.length)
     state, measured = scan_with_metrics(update, state, (update_keys, slots, batches))
     return state, means(measured, known=jnp.nanmean if state.pacing is not None else jnp.mean)
 

@@ -49,6 +49,13 @@ class Phase(NamedTuple):
     rate: Array  # f32[]: the learning rate
 
 
+class Stretch(NamedTuple):
+    """Some of the updates of a phase, one after the other."""
+
+    first: Array | int
+    length: int
+
+
 class Known(NamedTuple):
     """What a caller that counts collects itself knows of one beforehand.
 
@@ -58,6 +65,8 @@ class Known(NamedTuple):
 
     begun: bool  # whether anything is learned after it
     copies: bool  # whether the target network is copied then
+    slots: Stretch | None = None  # of the model's updates, those that are to be made now; None: all
+    updates: Stretch | None = None  # likewise of the values'
 
 
 class Update(NamedTuple):
