@@ -104,19 +104,20 @@ def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, An
     return {"device_ms": sum(spent.values()) / count / 1e6, "launches": sum(calls.values()) / count, "kernels": rows}
 
 
-def profile(config: Config, collects: int, shown: int) -> dict[str, Any]:
+def profile(config: Config, collects: int, chunks: int, shown: int) -> dict[str, Any]:
     """One fleet's numbers."""
     environment = resolve(config.environment, config.settings)
     loop: Any = make_loop(config, environment, collects)
-    state, first, rates = loop.start(), 0, []
-    for _ in range(3):
+    state, first, rates, metrics = loop.start(), 0, [], {}
+    for _ in range(chunks):
         began = time.perf_counter()
-        state, _ = loop.advance(state, first)
+        state, metrics = loop.advance(state, first)
         jax.block_until_ready(state.fresh)
         rates.append((time.perf_counter() - began) / collects * 1e3)
         first += collects
     kept = jax.tree.map(jnp.copy, state)
     shares = inside(loop, state, first)
+    first += collects
     del state
     random = np.random.default_rng(0)
     limit = int(loop.training.action_count)
@@ -143,9 +144,9 @@ def profile(config: Config, collects: int, shown: int) -> dict[str, Any]:
 
     streaming, updating = milliseconds(learn, 100), milliseconds(learn, 100, each=True)
     began = time.perf_counter()
-    metrics = learn()
+    told = learn()
     dispatch = (time.perf_counter() - began) * 1e3
-    jax.block_until_ready(metrics)
+    jax.block_until_ready(told)
     steps = loop.fleet.collect_steps
     alone = {"emulator": emulator, "acting": acting, "updates": updating, "updates_in_a_row": streaming}
     total = steps * (emulator + acting) + updating
@@ -157,7 +158,10 @@ def profile(config: Config, collects: int, shown: int) -> dict[str, Any]:
         "steps_a_collect": steps,
         "alone": alone,
         "sum_alone": total,
+        "collects": chunks * collects,
         "collect": rates[-1],
+        "by_chunk": rates,
+        "model_updates_a_slot": float(np.mean(metrics.get("model_updates", np.nan))),
         "inside_the_loop": shares,
         "overlapping_share": 1 - rates[-1] / total,
         "dispatch_of_updates": dispatch,
@@ -185,6 +189,7 @@ def main() -> None:
     parser.add_argument("--game", default="Breakout")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--collects", type=int, default=200)
+    parser.add_argument("--chunks", type=int, default=3, help="of collects; the last one is timed")
     parser.add_argument("--kernels", type=int, default=40, help="how many to show")
     parser.add_argument("--in-a-row", action="store_true", help="without overlap")
     parser.add_argument("--tiny", action="store_true")
@@ -195,7 +200,9 @@ def main() -> None:
             fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "learning_starts": 100, "compute": compute}
             fields["overlap"] = not options.in_a_row
             config = preset(f"atari/{options.game}", agent, evaluations=1, evaluation_episodes=1, **fields)
-            found.append(profile(tiny(config) if options.tiny else config, options.collects, options.kernels))
+            found.append(
+                profile(tiny(config) if options.tiny else config, options.collects, options.chunks, options.kernels)
+            )
             say(json.dumps({key: value for key, value in found[-1].items() if key not in ("act", "learn")}))
             for part in ("act", "learn"):
                 rows = found[-1][part]
