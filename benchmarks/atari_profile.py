@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def inside(loop: HostLoop, state: Any, first: int) -> dict[str, float]:
 
     What is left is the wait for actions, in which the device finishes the updates before them.
     """
-    spent: Counter[str] = Counter()
+    spent: dict[str, float] = defaultdict(float)
     learning: Any = loop._learning
     places: list[tuple[Any, str]] = [(loop, name) for name in ("_act", "_send", "_receive")]
     places += [(learning, name) for name in ("meanwhile", "collected")]
