@@ -74,14 +74,15 @@ class Guidance:
         losses, parts = jax.vmap(lambda one, noise_key: model.loss(one, noise_key, features))(batch, noise_keys)
         return jnp.mean(losses), parts
 
-    def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Array]:
-        """The base's choices [B] mixed with the model's, and the weight f32[B] that the base's got."""
+    def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics]:
+        """The base's choices [B] mixed with the model's, and f32[B] each: the base's weight, and what the gate saw."""
         scores, mask = self.scores(advice, seen.batch), seen.batch.next_mask
-        error = jnp.zeros(seen.terminal.shape)
+        error, measured = jnp.zeros(seen.terminal.shape), Metrics()
         if self.gate.uses_error:
             error = self.bellman_error(advice, seen)
+            measured = {"bellman_error": jnp.abs(error)}
         alpha = self.gate(advice.alpha, base, advice.target_q, scores, error, mask)
-        return jax.vmap(guided)(base, scores, alpha, mask), alpha
+        return jax.vmap(guided)(base, scores, alpha, mask), {"alpha": alpha, **measured}
 
     def scores(self, advice: Advice, batch: Batch) -> Array:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""

@@ -55,13 +55,13 @@ def batch_targets(rules: Rules, online: Network, target: Network, key: Key, nois
     online_q = means(online.drawn(keys.purpose(noise_key, "select")))
     choice = jax.vmap(rules.base)(online_q, target_q, batch.next_mask)
     if rules.guidance is not None and rules.advice is not None:
-        choice, alpha = rules.guidance.guide(choice, rules.advice(target, target_q), seen)
+        choice, measured = rules.guidance.guide(choice, rules.advice(target, target_q), seen)
     chosen = jax.vmap(lambda z, one: z.under(one))(returns, choice)
     worth = jax.vmap(lambda z: z.mean)(chosen)
     diagnostics: Metrics = {}
     if rules.guidance is not None:
         diagnostics = {
-            "alpha": alpha,
+            **measured,
             "disagreement": (choice.actions[:, 0] != choice.actions[:, -1]) * 1.0,
             "greedy_minus_mixed": jax.vmap(best_value)(target_q, batch.next_mask) - worth,
         }
