@@ -132,8 +132,31 @@ def test_each_preset_of_the_paper_has_a_quick_variant(name):
     assert quick.steps * len(quick.seeds) < full.steps * len(full.seeds) / 2
     assert quick.environment.split("-")[0] == full.environment.split("-")[0]
     assert (quick.encoder, quick.model, quick.guidance) == (full.encoder, full.model, full.guidance)
-    assert quick.learning_rate_schedule == DEFAULT.learning_rate_schedule
     assert preset(f"{name}-quick", "c51").row.head == preset(name, "c51").row.head
+
+
+#                             acrobot    lunarlander  cartpole   bitflip     what figures were made by
+QUICK = {
+    "steps":                  (60_000,   50_000,      40_000,    40_000),
+    "learning_rate":          ((1e-3,),  (1e-3,),     (1e-3,),   (5e-4,)),
+    "learning_rate_schedule": ("linear", "linear",    "linear",  "linear"),
+    "collect":                (64,       64,          64,        64),
+    "updates_per_collect":    (8,        8,           8,         16),
+    "n_step":                 (3,        3,           3,         1),
+    "target_update_interval": (None,     None,        None,      None),
+    "soft_target_rate":       (0.01,     0.01,        0.01,      0.01),
+    "max_gradient_norm":      (10.0,     10.0,        10.0,      10.0),
+    "epsilon.start":          ((1.0,),   (1.0,),      (1.0,),    (0.2,)),
+    "epsilon.end":            ((0.05,),  (0.05,),     (0.05,),   (0.2,)),
+    "epsilon.decay":          ((1e4,),   (1e4,),      (1e4,),    (100,)),
+    "evaluations":            (20,       20,          20,        20),
+    "gate":                   (Fixed(),  Fixed(),     Fixed(),   Fixed()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", QUICK)
+def test_the_quick_presets_keep_their_numbers_whatever_the_default_is(field):
+    assert tuple(field_of(PRESETS[f"{name}-quick"], field) for name in NAMES) == QUICK[field]
 
 
 SUPPORTS = {

@@ -1,0 +1,121 @@
+"""The default beside Stable-Baselines3's DQN with RL Baselines3 Zoo's tuned settings, on what people try first.
+
+    benchmarks/peers.sh .venv-peers
+    .venv/bin/python benchmarks/zoo.py --who sb3 sadq --seeds 10 --core 0 --out benchmarks/results/zoo.json
+
+Five environments with the Zoo's step budgets (BitFlip, which it lacks: 40,000 steps and the settings of its CartPole, the
+best of the four on seeds 100 and 101). One setting of ours for all of them; the Zoo's own for each. Every seed is judged by
+greedy episodes of its last network, from starts that training never saw. `--who` takes agents too, each with the default
+preset. Seeds of Stable-Baselines3 train one after the other; ours as one fleet, and with `--alone` the first of them once
+more by itself in a new process, its compilation included, which is what a newcomer waits for. The file is written after
+every run and what it has is kept.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+from measure import measured, say, write_json
+
+STEPS = {
+    "CartPole-v1": 50_000,
+    "Acrobot-v1": 100_000,
+    "LunarLander-v3": 100_000,
+    "MountainCar-v0": 120_000,
+    "BitFlip-6": 40_000,
+}
+HERE = Path(__file__).resolve().parent
+PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
+PEER, BORROWED = "sb3", {"BitFlip-6": "CartPole-v1"}
+EPISODES = 20
+Run = dict[str, Any]
+
+
+def by_peer(environment: str, seed: int) -> Run:
+    words = [str(PEERS), str(HERE / "zoo_peer.py"), environment, "--steps", str(STEPS[environment])]
+    words += ["--seed", str(seed), "--episodes", str(EPISODES), "--settings", BORROWED.get(environment, environment)]
+    found = measured(words, timeout=3600)
+    return {"seed": seed, "return": float(np.mean(found["returns"])), "seconds": found["seconds"]}
+
+
+def by_us(environment: str, agent: str, seeds: list[int], fields: Run) -> list[Run]:
+    from sadq import SADQ
+
+    began = time.perf_counter()
+    model = SADQ(environment, agent=agent, seeds=seeds, **fields).learn(STEPS[environment])
+    spent = (time.perf_counter() - began) / len(seeds)
+    ends = [member["mean"] for member in model.evaluate(EPISODES)]
+    model.close()
+    return [{"seed": seed, "return": end, "seconds": spent} for seed, end in zip(seeds, ends, strict=True)]
+
+
+def alone(environment: str, agent: str) -> float:
+    """Seconds that one seed takes in a process that has compiled nothing yet."""
+    script = f"from sadq import SADQ; SADQ({environment!r}, agent={agent!r}).learn({STEPS[environment]}); print('{{}}')"
+    nowhere = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": str(HERE.parent / "src")}
+    return float(measured([sys.executable, "-c", script], 3600, nowhere)["wall_seconds"])
+
+
+def table(runs: list[Run]) -> str:
+    """Mean and worst of the seeds, and the seconds of one, by environment."""
+    lines = ["| | " + " | ".join(STEPS) + " |", "|---" * (len(STEPS) + 1) + "|"]
+    for who in dict.fromkeys(run["who"] for run in runs):
+        cells = []
+        for environment in STEPS:
+            found = [run for run in runs if (run["who"], run["environment"]) == (who, environment)]
+            returns = [run["return"] for run in found]
+            seconds = np.mean([run["seconds"] for run in found]) if found else 0.0
+            cells.append(f"{np.mean(returns):.4g} ({min(returns):.4g}), {seconds:.0f} s" if found else "")
+        lines.append(f"| `{who}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--who", nargs="+", default=[PEER, "sadq"], help=f"{PEER} and agents")
+    parser.add_argument("--environments", nargs="+", default=list(STEPS), choices=list(STEPS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--core", type=int, help="the one core that everything runs on")
+    parser.add_argument("--alone", action="store_true", help="also time one seed in a new process")
+    parser.add_argument(
+        "--fields", type=json.loads, default={}, help="fields of the config beside the default's, as JSON"
+    )
+    asked = parser.parse_args()
+    if asked.core is not None:
+        os.sched_setaffinity(0, {asked.core})
+    record = json.loads(asked.out.read_text()) if asked.out.exists() else {"runs": [], "alone": {}}
+    seeds = list(range(asked.first_seed, asked.first_seed + asked.seeds))
+    about = machine.describe(("jax", "gymnasium", "numpy"))
+
+    def keep(who: str, environment: str, runs: list[Run]) -> None:
+        notes = {"who": who, "environment": environment, "commit": about["commit"]}
+        record["runs"] += [notes | run for run in runs]
+        write_json(asked.out, record | {"machine": about})
+        for run in runs:
+            say(f"{who} {environment} seed {run['seed']}: {run['return']:.4g} in {run['seconds']:.1f} s")
+
+    for who in asked.who:
+        for environment in asked.environments:
+            have = {run["seed"] for run in record["runs"] if (run["who"], run["environment"]) == (who, environment)}
+            missing = [seed for seed in seeds if seed not in have]
+            if who == PEER:
+                for seed in missing:
+                    keep(who, environment, [by_peer(environment, seed)])
+            elif missing:
+                keep(who, environment, by_us(environment, who, missing, asked.fields))
+            if asked.alone and who != PEER:
+                record["alone"][f"{who} {environment}"] = alone(environment, who)
+                write_json(asked.out, record | {"machine": about})
+    print(table(record["runs"]))
+
+
+if __name__ == "__main__":
+    main()
