@@ -50,7 +50,7 @@ def by_us(environment: str, agent: str, seeds: list[int], fields: Run) -> list[R
     began = time.perf_counter()
     model = SADQ(environment, agent=agent, seeds=seeds, **fields).learn(STEPS[environment])
     spent = (time.perf_counter() - began) / len(seeds)
-    ends = [member["mean"] for member in model.evaluate(EPISODES)]
+    ends = [member["mean_return"] for member in model.evaluate(EPISODES)]
     model.close()
     return [{"seed": seed, "return": end, "seconds": spent} for seed, end in zip(seeds, ends, strict=True)]
 

@@ -185,7 +185,7 @@ def test_heads_take_their_settings_from_the_preset_whatever_agent_names_them(nam
 
 def test_the_default_trusts_a_model_that_knows_ends_by_its_error():
     assert (DEFAULT.model, DEFAULT.gate, DEFAULT.learning_starts) == (
-        Gaussian(continuation=True),
+        Gaussian(hidden=(128, 128), continuation=True),
         BatchReliability(),
         0,
     )

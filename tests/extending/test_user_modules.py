@@ -133,7 +133,7 @@ def test_a_users_modules_train_resume_to_the_bit_evaluate_and_report(use, sadq, 
 
 
 def test_the_list_and_the_help_of_the_command_line_know_a_users_entries(sadq):
-    assert "bounded" not in sadq("list axes").out
+    assert "boltzmann" not in sadq("list axes").out
     listed = sadq("list axes", imports("my_head my_gate my_exploration"))
     assert listed.code == 0 and all(name in listed.out for name in ("bounded", "gap", "boltzmann", "ladder"))
     assert "rainbow-iqn" in sadq("list agents", imports("my_agent")).out

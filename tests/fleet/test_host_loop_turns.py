@@ -67,7 +67,7 @@ def halved_loop(made, workers):
         ("bdqn", "BitFlip-4", 0),
         ("teg", "CartPole-v1", 1),
         pytest.param("rainbow", "Acrobot-v1", 0, marks=pytest.mark.thorough),
-        ("dueling+sadq", "Acrobot-v1", 1),
+        ("dueling+sadq", "CartPole-v1", 1),
     ],
 )
 def test_a_loop_on_the_host_is_the_compiled_one_bit_for_bit_also_in_halves(agent, environment, workers):

@@ -36,12 +36,12 @@ SIZES = {
     "adjusted": small_heads(samples=16, chunk=8, refit_interval=8, resample_interval=8),
 }
 
-WITH_EVERY_PART = ("dueling", "bdqn", "sunrise", "rainbow", "iqn", "fqf", "coact")
+WITH_EVERY_PART = ("dueling", "bdqn", "sunrise", "rainbow", "iqn", "fqf")
 """One network, a posterior, an ensemble, layers with noise beside priorities, and the heads and behaviours of the others."""
 ADDED: dict[str, dict[str, Any]] = {"rainbow": {"deviation": "epsilon-z"}}
 """TEG's behaviour, which remembers, on the agent that is TEG but for it."""
-PLAIN_TOO = ("dueling", "bdqn")
-"""Also tried without a model: all heads but one learn from a batch as the first does."""
+PLAIN_TOO = ("dueling",)
+"""Also tried without a model."""
 ROWS = [pytest.param(agent, marks=[] if agent in WITH_EVERY_PART else pytest.mark.thorough) for agent in AGENTS]
 
 

@@ -177,13 +177,13 @@ def test_the_interval_holds_the_shifts_that_the_test_does_not_reject(values: lis
 
 @pytest.mark.parametrize(("count", "level"), [(5, 0.9375), (10, 0.951), (20, 0.95)])
 def test_the_interval_of_a_paired_difference_covers_as_it_says(count: int, level: float) -> None:
-    generator, trials = default_rng(count), 400
+    generator, trials = default_rng(count), 4000 // count
     hits = 0
     for values in generator.laplace(size=(trials, count)):
         found, said = stats.sign_flip_interval(values, generator)
         assert said == pytest.approx(level, abs=1e-3) and found.low is not None and found.high is not None
         hits += found.low <= 0 <= found.high
-    assert hits / trials == pytest.approx(level, abs=0.035)
+    assert hits / trials == pytest.approx(level, abs=0.04)
 
 
 def test_holm_by_hand() -> None:

@@ -30,11 +30,12 @@ def models_of(run: Path) -> dict[str, np.ndarray]:
 
 def check(run: Path, learner: Learner) -> None:
     """Refuse a run whose models are not of a learner's kind, before anything is written."""
+    found = models_of(run)
     assert learner.guidance is not None  # the config's own check
     expected = jax.eval_shape(learner.guidance.make_model, jax.random.key(0))
     places, _ = jax.tree_util.tree_flatten_with_path(expected)
     kinds = {jax.tree_util.keystr(path): (str(leaf.dtype), leaf.shape) for path, leaf in places}
-    if kinds != {name: (str(leaf.dtype), leaf.shape[1:]) for name, leaf in models_of(run).items()}:
+    if kinds != {name: (str(leaf.dtype), leaf.shape[1:]) for name, leaf in found.items()}:
         advice = "give a run on the same environment with the same `model` settings"
         raise SadqError(f"--model-from {run} has models of another shape than this run's: {advice}.")
 
