@@ -35,6 +35,15 @@ def test_cartpole_is_balanced(agent):
     assert returns.mean() >= 180, returns
 
 
+@pytest.mark.parametrize("agent", ["sadq", "dueling"])
+@pytest.mark.parametrize(
+    ("environment", "steps", "solved"), [("CartPole-v1", 50_000, 450.0), ("BitFlip-6", 40_000, 0.95)]
+)
+def test_what_a_newcomer_tries_first_is_solved_by_every_seed(environment, steps, solved, agent):
+    returns = finals(environment, agent, steps, seeds=5)
+    assert returns.min() >= solved, returns
+
+
 @pytest.mark.parametrize("agent", FOUNDATION)
 def test_acrobot_swings_up(agent):
     returns = finals("Acrobot-v1", agent, 200_000)
