@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from report_environments import candidates_table, cityflow_table, ocloud_table, scale_table, training_table
+from report_environments import candidates_table, cityflow_table, ocloud_table, scale_table, training_table, zoo_table
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
@@ -283,6 +283,7 @@ def update_page() -> None:
         "candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
         "gpu_candidates": lambda found: _environment(found, candidates_table, "preset `cityflow`, batch 64"),
         "gpu_cityflow_training": lambda found: training_table(found, table),
+        "zoo": lambda found: zoo_table(found, table),
     }
     for name, make in makers.items():
         path = RESULTS / f"{name}.json"

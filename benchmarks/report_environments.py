@@ -1,5 +1,6 @@
-"""Tables of O-Cloud's and CityFlow's speed, for report.py."""
+"""Tables of O-Cloud's and CityFlow's speed, and of the default beside the Zoo, for report.py."""
 
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -91,3 +92,19 @@ def training_table(results: dict[str, Any], table: Table) -> str:
         f"{len(results['members'])} members in {results['wall_seconds']:.0f} s, {results['compile_seconds']:.0f} s of it "
         "compilation; travel time and throughput are of the last evaluation, 8 episodes each."
     )
+
+
+def zoo_table(results: dict[str, Any], table: Table) -> str:
+    """Of every contestant the mean and the worst of its seeds, environment by environment."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in results["runs"]:
+        found.setdefault((run["environment"], run["who"]), []).append(run)
+    rows = []
+    for (environment, who), runs in sorted(found.items()):
+        returns = [run["return"] for run in runs]
+        seconds = statistics.mean(run["core_seconds"] for run in runs)
+        commits = ", ".join(sorted({run["commit"] for run in runs}))
+        ends = f"{statistics.mean(returns):.4g}", f"{min(returns):.4g}"
+        rows.append([f"{environment}, `{who}`", str(len(runs)), *ends, f"{seconds:.0f}", commits])
+    header = ["environment, who", "seeds", "mean return", "worst seed", "processor seconds a seed", "commit"]
+    return table(header, rows)

@@ -62,20 +62,6 @@ def alone(environment: str, agent: str) -> float:
     return float(measured([sys.executable, "-c", script], 3600, nowhere)["wall_seconds"])
 
 
-def table(runs: list[Run]) -> str:
-    """Mean and worst of the seeds, and the seconds of one, by environment."""
-    lines = ["| | " + " | ".join(STEPS) + " |", "|---" * (len(STEPS) + 1) + "|"]
-    for who in dict.fromkeys(run["who"] for run in runs):
-        cells = []
-        for environment in STEPS:
-            found = [run for run in runs if (run["who"], run["environment"]) == (who, environment)]
-            returns = [run["return"] for run in found]
-            seconds = np.mean([run["core_seconds"] for run in found]) if found else 0.0
-            cells.append(f"{np.mean(returns):.4g} ({min(returns):.4g}), {seconds:.0f} s" if found else "")
-        lines.append(f"| `{who}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -114,7 +100,6 @@ def main() -> None:
             if asked.alone and who != PEER:
                 record["alone"][f"{who} {environment}"] = alone(environment, who)
                 write_json(asked.out, record | {"machine": about})
-    print(table(record["runs"]))
 
 
 if __name__ == "__main__":
