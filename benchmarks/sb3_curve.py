@@ -16,6 +16,7 @@ from typing import Any
 import machine
 import numpy as np
 import torch
+import zoo_peer
 from measure import write_json
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
@@ -28,19 +29,7 @@ from sadq.networks import Dense, Scalar
 from sadq.sb3 import SADQDQN
 
 ENVIRONMENT, EVALUATIONS, EPISODES = "CartPole-v1", 10, 5
-ZOO: dict[str, Any] = {
-    "learning_rate": 2.3e-3,
-    "batch_size": 64,
-    "buffer_size": 100_000,
-    "learning_starts": 1000,
-    "gamma": 0.99,
-    "target_update_interval": 10,
-    "train_freq": 256,
-    "gradient_steps": 128,
-    "exploration_fraction": 0.16,
-    "exploration_final_eps": 0.04,
-    "policy_kwargs": {"net_arch": [256, 256]},
-}
+ZOO: dict[str, Any] = zoo_peer.ZOO[ENVIRONMENT] | {"policy_kwargs": zoo_peer.POLICY}
 MODEL: dict[str, Any] = {"alpha": 0.2, "gate": "batch"}
 
 

@@ -15,6 +15,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
+POLICY = {"net_arch": [256, 256]}
 LIKE_ACROBOT: dict[str, Any] = {
     "learning_rate": 6.3e-4,
     "batch_size": 128,
@@ -94,7 +95,7 @@ def main() -> None:
     settings = ZOO[asked.settings or asked.environment]
     began = time.process_time()
     model = DQN("MlpPolicy", make_vec_env(make, seed=asked.seed), seed=asked.seed, device="cpu",
-                policy_kwargs={"net_arch": [256, 256]}, **settings)  # fmt: skip
+                policy_kwargs=POLICY, **settings)  # fmt: skip
     model.learn(asked.steps)
     spent = time.process_time() - began
     # Episodes from starts that training never saw.

@@ -37,7 +37,7 @@ SIZES = {
 }
 
 WITH_EVERY_PART = ("dueling", "bdqn", "sunrise", "rainbow", "iqn", "fqf")
-"""One network, a posterior, an ensemble, layers with noise beside priorities, and the heads and behaviours of the others."""
+"""One network, a posterior, an ensemble, layers with noise beside priorities, and the heads of the others."""
 ADDED: dict[str, dict[str, Any]] = {"rainbow": {"deviation": "epsilon-z"}}
 """TEG's behaviour, which remembers, on the agent that is TEG but for it."""
 PLAIN_TOO = ("dueling",)
