@@ -7,14 +7,13 @@ Five environments with the Zoo's step budgets (BitFlip, which it lacks: 40,000 s
 solved more episodes there than those of its Acrobot, on seed 100). One setting of ours for all of them; the Zoo's own for
 each. Every seed is judged by greedy episodes of its last network, from starts that training never saw. Seeds of
 Stable-Baselines3 train one after the other, ours as one fleet, compiled once; times are of a processor, for each seed its
-share. `--who` takes agents, each with the default preset. With `--alone` one seed is timed by the clock in a new process
-that compiles anew, which is what a newcomer waits for. The file is written after every run, and what it has is kept.
+share. `--who` takes agents, each with the default preset. The file is written after every
+run, and what it has is kept; what the setting was chosen by stands there too.
 """
 
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -44,22 +43,15 @@ def by_peer(environment: str, seed: int) -> Run:
     return {"seed": seed, "return": float(np.mean(found["returns"])), "core_seconds": found["core_seconds"]}
 
 
-def by_us(environment: str, agent: str, seeds: list[int], fields: Run) -> list[Run]:
+def by_us(environment: str, agent: str, seeds: list[int]) -> list[Run]:
     from sadq import SADQ
 
     began = time.process_time()
-    model = SADQ(environment, agent=agent, seeds=seeds, **fields).learn(STEPS[environment])
+    model = SADQ(environment, agent=agent, seeds=seeds).learn(STEPS[environment])
     spent = (time.process_time() - began) / len(seeds)
     ends = [member["mean_return"] for member in model.evaluate(EPISODES)]
     model.close()
     return [{"seed": seed, "return": end, "core_seconds": spent} for seed, end in zip(seeds, ends, strict=True)]
-
-
-def alone(environment: str, agent: str) -> float:
-    """Seconds that one seed takes in a process that has compiled nothing yet."""
-    script = f"from sadq import SADQ; SADQ({environment!r}, agent={agent!r}).learn({STEPS[environment]}); print('{{}}')"
-    nowhere = {"JAX_ENABLE_COMPILATION_CACHE": "false", "PYTHONPATH": str(HERE.parent / "src")}
-    return float(measured([sys.executable, "-c", script], 3600, nowhere)["wall_seconds"])
 
 
 def main() -> None:
@@ -70,14 +62,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--core", type=int, help="the one core that everything runs on")
-    parser.add_argument("--alone", action="store_true", help="also time one seed in a new process")
-    parser.add_argument(
-        "--fields", type=json.loads, default={}, help="fields of the config beside the default's, as JSON"
-    )
     asked = parser.parse_args()
     if asked.core is not None:
         os.sched_setaffinity(0, {asked.core})
-    record = json.loads(asked.out.read_text()) if asked.out.exists() else {"runs": [], "alone": {}}
+    record = json.loads(asked.out.read_text()) if asked.out.exists() else {"runs": []}
     seeds = list(range(asked.first_seed, asked.first_seed + asked.seeds))
     about = machine.describe(("jax", "gymnasium", "numpy"))
 
@@ -96,10 +84,7 @@ def main() -> None:
                 for seed in missing:
                     keep(who, environment, [by_peer(environment, seed)])
             elif missing:
-                keep(who, environment, by_us(environment, who, missing, asked.fields))
-            if asked.alone and who != PEER:
-                record["alone"][f"{who} {environment}"] = alone(environment, who)
-                write_json(asked.out, record | {"machine": about})
+                keep(who, environment, by_us(environment, who, missing))
 
 
 if __name__ == "__main__":

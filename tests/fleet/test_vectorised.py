@@ -37,9 +37,9 @@ SIZES = {
 }
 
 WITH_EVERY_PART = ("dueling", "bdqn", "sunrise", "rainbow", "iqn", "fqf")
-"""One network, a posterior, an ensemble, layers with noise beside priorities, and the heads of the others."""
-ADDED: dict[str, dict[str, Any]] = {"rainbow": {"deviation": "epsilon-z"}}
-"""TEG's behaviour, which remembers, on the agent that is TEG but for it."""
+"""One network, a posterior, an ensemble, layers with noise beside priorities, and the heads and behaviours of the others."""
+ADDED: dict[str, dict[str, Any]] = {"rainbow": {"deviation": "epsilon-z"}, "iqn": {"deviation": "counteractive"}}
+"""TEG's behaviour, which remembers, on the agent that is TEG but for it; CoAct's on another one."""
 PLAIN_TOO = ("dueling",)
 """Also tried without a model."""
 ROWS = [pytest.param(agent, marks=[] if agent in WITH_EVERY_PART else pytest.mark.thorough) for agent in AGENTS]
