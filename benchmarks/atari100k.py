@@ -4,7 +4,8 @@
         --agents qrdqn qrdqn+sadq --seeds 5
 
 All games and seeds of an agent are one fleet. What is finished is written to FOLDER, a file an agent and game, and not run
-again. With --runs a call that ends after --seconds leaves a checkpoint there, from which the next call goes on.
+again. With --runs a call that ends after --seconds leaves a checkpoint there, from which the next call goes on. What a run
+has so far is in a file that ends in .unfinished, renewed after every evaluation.
 """
 
 import argparse
@@ -21,6 +22,10 @@ from measure import say, write_json
 from sadq.experiment.folder import CONFIG
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, create, reopen
+
+UNFINISHED = ".unfinished"
+LAST = ("delta_q", "disagreement", "greedy_minus_mixed", "model_", "q")
+"""What was measured while learning that a result keeps, of the run's last rows; by how it begins."""
 
 
 def result_file(out: Path, agent: str, game: str, label: str) -> Path:
@@ -45,6 +50,7 @@ def summaries(experiment: Experiment, agent: str, seconds: float) -> dict[str, d
                 "raw": [row["measures"]["raw_score"] for row in rows],
                 "human_normalised": [row["measures"]["human_normalised"] for row in rows],
                 "overestimation": [row["overestimation"] for row in rows],
+                "last": {name: member[name] for name in sorted(member) if name.startswith(LAST)},
             }
         )
     shared = {
@@ -89,10 +95,19 @@ def main() -> None:
         started = time.perf_counter()
         say(f"{agent} on {', '.join(missing)}: {experiment.describe()}")
         experiment.begin()
-        told = time.monotonic()
+        told, evaluated = time.monotonic(), 0
+
+        def keep(suffix: str) -> dict[str, dict[str, Any]]:
+            found = summaries(experiment, agent, time.perf_counter() - started)
+            for game, entry in found.items():
+                write_json(result_file(options.out, agent, game, label).with_suffix(suffix), entry)
+            return found
 
         def stop(progress: Any) -> bool:
-            nonlocal told
+            nonlocal told, evaluated
+            if len(experiment.folder.evaluations) > evaluated:
+                evaluated = len(experiment.folder.evaluations)
+                keep(UNFINISHED)
             if time.monotonic() - told > 20:
                 told = time.monotonic()
                 rate, shown = progress.steps_per_second, progress.mean_return
@@ -102,8 +117,8 @@ def main() -> None:
         finished = experiment.run(stop)
         if finished:
             say(f"  {experiment.folder.metrics[-1]}")
-            for game, entry in summaries(experiment, agent, time.perf_counter() - started).items():
-                write_json(result_file(options.out, agent, game, label), entry)
+            for game, entry in keep(".json").items():
+                result_file(options.out, agent, game, label).with_suffix(UNFINISHED).unlink(missing_ok=True)
                 last = [member["raw"][-1] for member in entry["members"]]
                 say(json.dumps({"game": game, "agent": agent, "raw": last, "seconds": entry["wall_seconds"]}))
         else:
