@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from jax._src import lru_cache
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -73,16 +74,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Programs that took long to compile are kept among the tests' files: other modules, the other worker, and processes
-    that tests start ask for some of them again."""
+    """Compiled programs are kept among the tests' files: other modules, the other worker, and processes that tests start
+    ask for some of them again. Also the smallest: to read one takes a third of compiling it, and there are thousands."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
         jax.config.update("jax_compilation_cache_dir", str(home / "sadq" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        patch.setattr(lru_cache.LRUCache, "put", put)
         reset_cache()  # modules that compiled while they were imported have made JAX remember that there is none
         yield
+
+
+def put(cache: lru_cache.LRUCache, key: str, value: bytes) -> None:
+    """As JAX's own, but at once: the other worker never reads half a program."""
+    written = cache.path / f"{key}.{os.getpid()}"
+    written.write_bytes(value)
+    written.rename(cache.path / f"{key}{lru_cache._CACHE_SUFFIX}")
 
 
 @pytest.fixture(scope="module", autouse=True)
