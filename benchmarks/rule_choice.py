@@ -1,8 +1,8 @@
 """Chooses the rule that is meant never to lose: forms of the gate on whole runs, on seeds that report nothing.
 
     PYTHONPATH=src python3 benchmarks/rule_choice.py fleets                      # what to train, for fleets.py
-    PYTHONPATH=src python3 benchmarks/rule_choice.py choose POOL --out FILE      # what it says; prints the settings chosen
-    PYTHONPATH=src python3 benchmarks/rule_choice.py report SETTINGS             # what to train on seeds that chose nothing
+    PYTHONPATH=src python3 benchmarks/rule_choice.py choose POOL --out FILE      # what it says; prints the form chosen
+    PYTHONPATH=src python3 benchmarks/rule_choice.py report FORM                 # what to train on seeds that chose nothing
 
 The paper's form gains on BitFlip and loses on Acrobot, so a form has four slacks: the shares of the gain in area and in
 final return that it keeps on BitFlip, over 95%; and its differences from the bases on Acrobot, over -5% of what those have
@@ -23,14 +23,14 @@ from sadq.experiment.scores import area_under_curve, final_return
 from sadq.studies.arms import Arm
 from sadq.studies.judged import Outcome
 
-SHARED = "gate=batch,gate.slope=4,model.continuation=true"
+SHARED = ":gate=batch,gate.slope=4,model.continuation=true"
 FORMS = {
-    "no more than the batch": SHARED,
-    "bounded together": f"{SHARED},gate.bounded=batch",
-    "bounded each": f"{SHARED},gate.bounded=sample",
-    "margin of its lowering": f"{SHARED},gate.margin=1,gate.margin_of=lowering",
-    "margin of the residual": f"{SHARED},gate.margin=1,gate.margin_of=residual",
+    "no margin": f"+sadq{SHARED}",
+    "a margin of 0.1": f"+sadq{SHARED},gate.margin=0.1",
+    "a margin of 0.3": f"+sadq{SHARED},gate.margin=0.3",
+    "a margin of 0.3, and then wholly": f"+sadq@0{SHARED},gate.margin=0.3",
 }
+"""What follows a base agent's name."""
 ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling",)
 REPORTED = tuple(
     itertools.product(("acrobot", "bitflip", "cartpole", "ocloud"), ("dqn", "double", "dueling", "c51", "qrdqn"))
@@ -44,8 +44,8 @@ def fleets() -> list[str]:
     first = [f"bitflip/{agent}{form}" for agent in BITFLIP for form in ("", "+sadq")]
     first += [f"acrobot/{agent}" for agent in ACROBOT]
     return first + [
-        f"{preset}/{agent}+sadq:{settings}"
-        for settings in FORMS.values()
+        f"{preset}/{agent}{form}"
+        for form in FORMS.values()
         for preset, agents in (("acrobot", ACROBOT), ("bitflip", BITFLIP))
         for agent in agents
     ]
@@ -60,23 +60,23 @@ def scores(pool: Path, preset: str, arm: str) -> np.ndarray | None:
     return np.array([area_under_curve(outcome.steps, outcome.returns), final_return(outcome.returns)])
 
 
-def judged(pool: Path, settings: str) -> dict[str, Any] | None:
+def judged(pool: Path, form: str) -> dict[str, Any] | None:
     """A form's four slacks, and what they are made of; None where a fleet of it is missing."""
     kept, lost = [], []
     for agent in BITFLIP:
-        base, paper, own = (scores(pool, "bitflip", agent + form) for form in ("", "+sadq", f"+sadq:{settings}"))
+        base, paper, own = (scores(pool, "bitflip", agent + each) for each in ("", "+sadq", form))
         if base is None or paper is None or own is None:
             return None
         kept.append((own - base).mean(axis=1) / (paper - base).mean(axis=1))
     for agent in ACROBOT:
-        base, own = (scores(pool, "acrobot", agent + form) for form in ("", f"+sadq:{settings}"))
+        base, own = (scores(pool, "acrobot", agent + each) for each in ("", form))
         if base is None or own is None:
             return None
         lost.append((own - base).mean(axis=1) / (base.mean(axis=1) - RANDOM))
     shares, differences = np.mean(kept, axis=0), np.mean(lost, axis=0)
     slacks = [*(shares - KEPT), *(differences + ALLOWED)]
     return {
-        "settings": settings,
+        "form": form,
         "kept on BitFlip": {"area": shares[0], "final_return": shares[1]},
         "difference on Acrobot": {"area": differences[0], "final_return": differences[1]},
         "least_slack": min(slacks),
@@ -86,16 +86,16 @@ def judged(pool: Path, settings: str) -> dict[str, Any] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["fleets", "choose", "report"])
-    parser.add_argument("subject", nargs="?", help="of choose the pool, of report the settings")
+    parser.add_argument("subject", nargs="?", help="of choose the pool, of report the form")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.what == "fleets":
         print(" ".join(fleets()))
     elif options.what == "report":
-        print(" ".join(f"{preset}/{agent}+sadq:{options.subject}" for preset, agent in REPORTED))
+        print(" ".join(f"{preset}/{agent}{options.subject}" for preset, agent in REPORTED))
     else:
         pool = Path(options.subject)
-        found = {name: judged(pool, settings) for name, settings in FORMS.items()}
+        found = {name: judged(pool, form) for name, form in FORMS.items()}
         whole = {name: one for name, one in found.items() if one is not None}
         if not whole:
             raise SystemExit(f"{pool} holds no form of the rule with the runs that it is judged by.")
@@ -105,7 +105,7 @@ def main() -> None:
         if options.out is not None:
             record = {"chosen": chosen, "forms": found, "area_and_final_return": means, "machine": machine.describe()}
             write_json(options.out, json.loads(json.dumps(record, default=float)))
-        print(whole[chosen]["settings"])
+        print(whole[chosen]["form"])
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ errs more than the actions differ, alpha is 1 and the target is the base agent's
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from sadq.core.bootstrap import Choice, best_action, legal_values
-from sadq.registry import Axis, not_negative, one_of, positive
+from sadq.registry import Axis, not_negative, positive
 from sadq.types import Array, Mask
 
 GATES = Axis("gate", "how far the model is trusted")
@@ -53,36 +53,22 @@ class Fixed:
         return jnp.broadcast_to(alpha, target_q.shape[:1])
 
 
-class _Views(NamedTuple):
-    """What values and scores say of the base's choice and of the model's action at B next states, f32[B] each."""
+class _Contest(NamedTuple):
+    """The model's action, which has the best score, against the base's choice at B next states, f32[B] each."""
 
-    base_value: Array
-    base_score: Array
-    guided_value: Array  # at the action with the best score
-    guided_score: Array
+    preference: Array  # by how much a step ahead prefers the model's
+    lowering: Array  # by how much Q' prefers the base's, which is what hearing the model costs the target
 
     @classmethod
-    def of(cls, choice: Choice, target_q: Array, scores: Array, mask: Mask) -> "_Views":
-        def one(base: Choice, values: Array, score: Array, legal: Mask) -> _Views:
+    def at(cls, choice: Choice, target_q: Array, scores: Array, mask: Mask) -> "_Contest":
+        def one(base: Choice, values: Array, score: Array, legal: Mask) -> _Contest:
             best = best_action(score, legal)
             return cls(
-                jnp.sum(base.weights * values[base.actions]),
-                jnp.sum(base.weights * score[base.actions]),
-                values[best],
-                score[best],
+                score[best] - jnp.sum(base.weights * score[base.actions]),
+                jnp.sum(base.weights * values[base.actions]) - values[best],
             )
 
         return jax.vmap(one)(choice, target_q, scores, mask)
-
-    @property
-    def preference(self) -> Array:
-        """By how much a step ahead prefers the model's action."""
-        return self.guided_score - self.base_score
-
-    @property
-    def lowering(self) -> Array:
-        """By how much Q' prefers the base's choice, which is what hearing the model costs the target."""
-        return self.base_value - self.guided_value
 
 
 @GATES.register("batch")
@@ -96,17 +82,11 @@ class BatchReliability:
     centred: bool = False
     """Whether an error that all samples share is left out, since it hardly changes which action is preferred."""
     margin: float = 0.0
-    """By how much the model must prefer its action where it is heard, in units of `margin_of`; 0: by nothing."""
-    margin_of: Literal["error", "gap", "residual", "lowering"] = "error"
-    """The batch's mean error, gap, or |Q'(a_base) - score(a_base)|; or the sample's own Q'(a_base) - Q'(argmax score)."""
-    bounded: Literal["no", "batch", "sample"] = "no"
-    """Whether targets are lowered no further than to the best score, each by itself or all of the batch together."""
+    """The model is heard only where it prefers its action by more than this share of what hearing it costs the target."""
 
     def __post_init__(self) -> None:
         positive(self, "slope")
         not_negative(self, "margin")
-        one_of(self, "margin_of", "error", "gap", "residual", "lowering")
-        one_of(self, "bounded", "no", "batch", "sample")
 
     def __call__(
         self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
@@ -116,25 +96,10 @@ class BatchReliability:
         reliability = jnp.clip(self.slope * (1 - error / jnp.maximum(gap, 1e-8)), 0, 1)
         # A model that has diverged errs by no number at all, which must not become alpha.
         reliability = jnp.where(jnp.isfinite(error), reliability, 0.0)
-        if self.margin == 0 and self.bounded == "no":
-            return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
-        views = _Views.of(choice, target_q, scores, mask)
         if self.margin > 0:
-            residual = jnp.mean(jnp.abs(views.base_value - views.base_score))
-            unit = {"error": error, "gap": gap, "residual": residual, "lowering": views.lowering}[self.margin_of]
-            reliability = jnp.where(views.preference > self.margin * unit, reliability, 0.0)
-        if self.bounded != "no":
-            reliability = reliability * self._allowed(views)
+            contest = _Contest.at(choice, target_q, scores, mask)
+            reliability = jnp.where(contest.preference > self.margin * contest.lowering, reliability, 0.0)
         return jnp.broadcast_to(1 - (1 - alpha) * reliability, target_q.shape[:1])
-
-    def _allowed(self, views: _Views) -> Array:
-        """The share of the way from the base's value down to that of the model's action which ends at the best score."""
-        lowered, excess = views.lowering, views.base_value - views.guided_score
-        if self.bounded == "batch":
-            lowered, excess = jnp.mean(lowered), jnp.mean(excess)
-        # Where nothing is lowered there is nothing to bound; a score that is no number allows nothing.
-        share = jnp.where(excess > 0, jnp.minimum(excess / jnp.where(lowered > 0, lowered, 1.0), 1.0), 0.0)
-        return jnp.where(lowered > 0, share, 1.0)
 
 
 @GATES.register("sample")
@@ -153,4 +118,4 @@ class SampleReliability:
         self, alpha: Array, choice: Choice, target_q: Array, scores: Array, bellman_error: Array, mask: Mask = None
     ) -> Array:
         error = self.share * jnp.mean(jnp.abs(bellman_error))
-        return jnp.where(_Views.of(choice, target_q, scores, mask).preference > error, alpha, 1.0)
+        return jnp.where(_Contest.at(choice, target_q, scores, mask).preference > error, alpha, 1.0)
