@@ -5,6 +5,7 @@ import functools
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Compiled programs are kept among the tests' files: other modules, the other worker, and processes that tests start
-    ask for some of them again. Also the smallest: to read one takes a third of compiling it, and there are thousands."""
+    ask for some of them again. Also the smallest: to read one takes a fifth of compiling it, and there are thousands."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +92,7 @@ def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 def put(cache: lru_cache.LRUCache, key: str, value: bytes) -> None:
     """As JAX's own, but at once: the other worker never reads half a program."""
-    written = cache.path / f"{key}.{os.getpid()}"
+    written = cache.path / f"{key}.{os.getpid()}.{threading.get_ident()}"
     written.write_bytes(value)
     written.rename(cache.path / f"{key}{lru_cache._CACHE_SUFFIX}")
 
