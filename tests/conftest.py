@@ -5,14 +5,11 @@ import functools
 import gc
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
-from jax._src import lru_cache
-from jax._src.interpreters import mlir
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -76,34 +73,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled programs are kept among the tests' files: other modules, the other worker, and processes that tests start
-    ask for some of them again. Also the smallest: to read one takes a fifth of compiling it, and there are thousands."""
+    """Programs that took long to compile are kept among the tests' files: other modules, the other worker, and processes
+    that tests start ask for some of them again."""
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
         jax.config.update("jax_compilation_cache_dir", str(home / "sadq" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        patch.setattr(lru_cache.LRUCache, "put", put)
-        patch.setattr(mlir, "make_ir_context", shared_context)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
         reset_cache()  # modules that compiled while they were imported have made JAX remember that there is none
         yield
-
-
-def put(cache: lru_cache.LRUCache, key: str, value: bytes) -> None:
-    """As JAX's own, but at once: the other worker never reads half a program."""
-    written = cache.path / f"{key}.{os.getpid()}.{threading.get_ident()}"
-    written.write_bytes(value)
-    written.rename(cache.path / f"{key}{lru_cache._CACHE_SUFFIX}")
-
-
-make_context = mlir.make_ir_context
-
-
-@functools.cache
-def shared_context() -> mlir.ir.Context:
-    """What programs are lowered in: to make one for each takes a fifth of the time of a small program."""
-    return make_context()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,7 +106,6 @@ def a_large_worker_forgets() -> Iterator[None]:
 def forget() -> None:
     """Drop what JAX has compiled, and hand the memory back."""
     jax.clear_caches()
-    shared_context.cache_clear()
     gc.collect()
     if hasattr(C_LIBRARY, "malloc_trim"):  # glibc keeps what was freed for later
         C_LIBRARY.malloc_trim(0)

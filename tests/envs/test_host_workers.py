@@ -134,10 +134,15 @@ def test_auto_uses_workers_only_where_they_help(monkeypatch):
     assert workers.best_count(seconds=40e-6, count=8, processors=2, beside=True) == 2
     assert workers.best_count(seconds=3e-6, count=8, processors=2, beside=True) == 0
     monkeypatch.setattr(workers, "_processors", lambda: 4)
-    assert workers.resolve("auto", make(Walk), 6) == 0
-    assert workers.resolve("auto", make(Slow), 6) > 1
-    assert workers.resolve("auto", make(Slow), 1) == 0
+    for seconds, count, expected in ((10e-6, 6, 0), (10e-3, 6, 3), (10e-3, 1, 0)):
+        monkeypatch.setattr(workers, "step_seconds", lambda spec, seconds=seconds: seconds)
+        assert workers.resolve("auto", make(Walk), count) == expected
     assert workers.resolve(8, make(Walk), 6) == 6
+
+
+def test_calibration_sees_the_time_of_a_step():
+    """Of one that sleeps, which no busy machine makes shorter."""
+    assert workers.step_seconds(make(Slow)) >= 0.002
 
 
 def test_calibration_takes_legal_actions():
