@@ -57,7 +57,7 @@ learn: $(READY)  ## Agents that must reach a return, and all that `test` has a s
 	$(BIN)/python -m pytest -m "learning or thorough or exact" --durations=0
 
 mutants: $(READY)  ## How many small faults in the mathematics and the learner the tests notice: slow
-	$(BIN)/python tools/mutants.py --seed 0 --count 200
+	XLA_FLAGS="$(QUICKLY) $(XLA_FLAGS)" $(BIN)/python tools/mutants.py --seed 0 --count 200
 
 bench: $(READY)  ## Speed against peers, which get an environment of their own
 	$(BIN)/python benchmarks/cpu.py --out benchmarks/results/cpu.json $(if $(SECTIONS),--sections $(SECTIONS))

@@ -76,11 +76,12 @@ def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Programs that took long to compile are kept among the tests' files: other modules, the other worker, and processes
     that tests start ask for some of them again."""
     base = tmp_path_factory.getbasetemp()
-    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    kept = os.environ.get("TESTS_CACHE")  # of whoever runs the same tests many times
+    home = Path(kept) if kept else (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
         jax.config.update("jax_compilation_cache_dir", str(home / "sadq" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if kept else 0.3)
         reset_cache()  # modules that compiled while they were imported have made JAX remember that there is none
         yield
 

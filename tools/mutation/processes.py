@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not learning", "--no-header", "--tb=line"]
+OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not learning and not thorough", "--no-header", "--tb=line"]
 MEMORY = 8 << 30  # bytes a process may ask for
 PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "scipy.stats", "gymnasium")
 PROBE = "_mutation_probe"
@@ -98,8 +98,7 @@ def preload(root: Path) -> None:
         JAX_PLATFORMS="cpu",
         OPENBLAS_NUM_THREADS="1",
         # Kept and shared, for a fault changes few of the programs, and those that it changes are other entries.
-        JAX_COMPILATION_CACHE_DIR=str(root / "build" / "mutants" / "xla"),
-        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+        TESTS_CACHE=str(root / "build" / "mutants" / "cache"),
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
     for name in PRELOADED:
