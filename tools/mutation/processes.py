@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not learning and not thorough", "--no-header", "--tb=line"]
+OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=line"]
+OPTIONS += ["-m", "not learning and not thorough"]
 MEMORY = 8 << 30  # bytes a process may ask for
 PRELOADED = ("jax.numpy", "equinox", "optax", "pytest", "hypothesis", "scipy.stats", "gymnasium")
 PROBE = "_mutation_probe"
