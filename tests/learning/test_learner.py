@@ -113,7 +113,9 @@ def test_a_phase_knows_where_the_run_is():
     constant = table_learner(STATES, ACTIONS, total_steps=40).phase(numbers(learning_rate=0.2), jnp.int32(3))
     np.testing.assert_allclose(constant.rate, 0.2, rtol=1e-6)
     later = learner.phase(numbers(learning_rate=0.2)._replace(span=jnp.array([8, 24])), jnp.int32(3))
-    np.testing.assert_allclose([later.progress, later.rate], [0.5, 0.1], rtol=1e-6, err_msg="of a training that began at 8")
+    np.testing.assert_allclose(
+        [later.progress, later.rate], [0.5, 0.1], rtol=1e-6, err_msg="of a training that began at 8"
+    )
 
 
 def test_what_a_caller_that_counts_knows_beforehand():
