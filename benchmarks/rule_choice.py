@@ -12,6 +12,7 @@ learned over a random policy. The form whose least slack is greatest is chosen.
 import argparse
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from sadq.experiment.scores import area_under_curve, final_return
 from sadq.studies.arms import Arm
 from sadq.studies.judged import Outcome
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from claims.never_loses import AGENTS, ALLOWED, KEPT, PRESETS  # noqa: E402
+
 SHARED = ":gate=batch,gate.slope=4,model.continuation=true"
 FORMS = {
     "no margin": f"+sadq{SHARED}",
@@ -32,11 +37,7 @@ FORMS = {
 }
 """What follows a base agent's name."""
 ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling",)
-REPORTED = tuple(
-    itertools.product(("acrobot", "bitflip", "cartpole", "ocloud"), ("dqn", "double", "dueling", "c51", "qrdqn"))
-)
-RANDOM = -499.3  # on Acrobot, of results/rule.json
-KEPT, ALLOWED = 0.95, 0.05
+RANDOM = json.loads((ROOT / "results" / "rule.json").read_text())["random"]["acrobot"]["mean_return"]
 
 
 def fleets() -> list[str]:
@@ -92,7 +93,7 @@ def main() -> None:
     if options.what == "fleets":
         print(" ".join(fleets()))
     elif options.what == "report":
-        print(" ".join(f"{preset}/{agent}{options.subject}" for preset, agent in REPORTED))
+        print(" ".join(f"{preset}/{agent}{options.subject}" for preset, agent in itertools.product(PRESETS, AGENTS)))
     else:
         pool = Path(options.subject)
         found = {name: judged(pool, form) for name, form in FORMS.items()}
