@@ -30,14 +30,14 @@ STEPS = {
     "BitFlip-6": 40_000,
 }
 HERE = Path(__file__).resolve().parent
-PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
+PEERS = str(HERE.parent / ".venv-peers" / "bin" / "python")
 PEER, BORROWED = "sb3", {"BitFlip-6": "CartPole-v1"}
 EPISODES = 20
 Run = dict[str, Any]
 
 
-def by_peer(environment: str, seed: int) -> Run:
-    words = [str(PEERS), str(HERE / "zoo_peer.py"), environment, "--steps", str(STEPS[environment])]
+def by_peer(python: str, environment: str, seed: int) -> Run:
+    words = [python, str(HERE / "zoo_peer.py"), environment, "--steps", str(STEPS[environment])]
     words += ["--seed", str(seed), "--episodes", str(EPISODES), "--settings", BORROWED.get(environment, environment)]
     found = measured(words, timeout=3600)
     return {"seed": seed, "return": float(np.mean(found["returns"])), "core_seconds": found["core_seconds"]}
@@ -62,6 +62,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--core", type=int, help="the one core that everything runs on")
+    parser.add_argument("--peer-python", default=PEERS, help="the interpreter that has Stable-Baselines3")
+    parser.add_argument(
+        "--take", nargs="+", type=Path, default=[], help="files whose runs are added; nothing is run then"
+    )
     asked = parser.parse_args()
     if asked.core is not None:
         os.sched_setaffinity(0, {asked.core})
@@ -76,13 +80,20 @@ def main() -> None:
         for run in runs:
             say(f"{who} {environment} seed {run['seed']}: {run['return']:.4g} in {run['core_seconds']:.1f} s")
 
+    if asked.take:
+        for path in asked.take:
+            taken = json.loads(path.read_text())
+            record["runs"] += [run for run in taken["runs"] if run not in record["runs"]]
+            record.setdefault("machines", []).append(taken["machine"])
+        write_json(asked.out, record)
+        return
     for who in asked.who:
         for environment in asked.environments:
             have = {run["seed"] for run in record["runs"] if (run["who"], run["environment"]) == (who, environment)}
             missing = [seed for seed in seeds if seed not in have]
             if who == PEER:
                 for seed in missing:
-                    keep(who, environment, [by_peer(environment, seed)])
+                    keep(who, environment, [by_peer(asked.peer_python, environment, seed)])
             elif missing:
                 keep(who, environment, by_us(environment, who, missing))
 
