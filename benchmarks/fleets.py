@@ -53,6 +53,7 @@ def work(jobs: Any, lock: Any, options: argparse.Namespace, until: float) -> Non
         # What the run folder remembers: the command that repeats this fleet alone.
         sys.argv[1:] = ["--out", "POOL", "--seeds", str(options.seeds), "--first-seed", str(options.first_seed)]
         sys.argv += [] if options.steps is None else ["--steps", str(options.steps)]
+        sys.argv += [] if options.alphas is None else ["--alphas", *map(str, options.alphas), "--"]
         sys.argv.append(f"{name}/{text}")
         try:
             first = options.first_seed
@@ -60,6 +61,8 @@ def work(jobs: Any, lock: Any, options: argparse.Namespace, until: float) -> Non
             if options.steps is not None:
                 shared = dataclasses.replace(shared, steps=options.steps)
             config = dataclasses.replace(Arm.parse(text).config(shared), checkpoint_seconds=1e9)
+            if options.alphas and config.guided:
+                config = dataclasses.replace(config, alpha=tuple(options.alphas))
             experiment = create(config, path)
             experiment.begin()
             if not experiment.run(lambda _: time.time() < until):
@@ -90,6 +93,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="env steps; by default the preset's")
+    parser.add_argument(
+        "--alphas", type=float, nargs="+", help="of guided arms, members for each; by default the arm's"
+    )
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1e9, help="let no fleet go on after so long")
     parser.add_argument("--archive", type=Path, help="where to pack what is finished, a file a preset")
