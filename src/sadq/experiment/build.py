@@ -33,7 +33,6 @@ from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper
-from sadq.learning.vigilance import Vigilance
 from sadq.networks import Bayesian, HeadShape, Network
 from sadq.networks.normalised import NormalisedEncoder
 from sadq.replay.frames import FrameRing
@@ -217,7 +216,6 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         pacing=config.pacing,
         optimiser=own.optimiser,
         gate=config.gate,
-        vigilance=None if own.tolerance is None else Vigilance(own.tolerance),
         samples=own.samples,
         chunk=own.action_chunk,
         candidates=own.candidates,

@@ -59,16 +59,12 @@ class GuidanceSettings:
     """Actions rolled out at once, to bound memory where there are many; None: all."""
     candidates: int | None = None
     """Roll out only so many actions, those with the best target values; None: all (the paper)."""
-    tolerance: float | None = None
-    """Trust the model less while returns of training are below their best by more than this share of what was learned;
-    None: whatever they are (the paper)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimiser", AXES["optimiser"].choice(self.optimiser))
         at_least(self, 1, "updates_per_collect", "batch_size", "samples")
         at_least(self, 1, "action_chunk", "candidates", or_none=True)
         positive(self, "learning_rate")
-        positive(self, "tolerance", or_none=True)
 
 
 @typed
@@ -143,7 +139,8 @@ class Config:
     ensemble: Any = None
     """Networks that learn side by side from one replay."""
     compute: Compute = "float32"
-    """In which precision networks and model rssm multiply while they learn; parameters are float32 always."""
+    """In which precision networks and model rssm multiply while they learn: float32, tf32 where a GPU has it, or bfloat16;
+    parameters are float32 always."""
 
     bootstrap: Any = None
     """Which next action a target is formed from."""

@@ -151,8 +151,8 @@ class BesideNext(AfterEach):
         learner, exploration = fleet.learner, fleet.exploration
         networks = jax.tree.structure(member.learner.online.parameters)
 
-        def stored(member: MemberState, own: Hyper, collected: Transition, index: Array) -> tuple[MemberState, Metrics]:
-            return fleet.stored(member, own, collected, index), {}
+        def stored(member: MemberState, _: Hyper, collected: Transition, index: Array) -> tuple[MemberState, Metrics]:
+            return fleet.stored(member, collected, index), {}
 
         def slot(member: MemberState, own: Hyper, index: Array, number: Array) -> tuple[MemberState, Metrics]:
             return self._learned(member, own, index, Known(True, False, slots=Stretch(number, 1), updates=nothing))
@@ -188,7 +188,7 @@ class BesideNext(AfterEach):
     def _absorbed(
         self, known: Known | None, member: MemberState, hyper: Hyper, collected: Transition, index: Array
     ) -> tuple[MemberState, Metrics]:
-        return self._learned(self._fleet.stored(member, hyper, collected, index), hyper, index, known)
+        return self._learned(self._fleet.stored(member, collected, index), hyper, index, known)
 
     def _learned(
         self, member: MemberState, hyper: Hyper, index: Array, known: Known | None

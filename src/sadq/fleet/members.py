@@ -30,6 +30,7 @@ from sadq.exploration.situation import (
 )
 from sadq.fleet.devices import Placement, Programs
 from sadq.learning.learner import Learner
+from sadq.learning.normalising import observed
 from sadq.learning.state import Hyper, Known, LearnerState
 from sadq.networks.network import Network
 from sadq.types import Array, Key, Mask, Metrics, PyTree, Transition
@@ -167,15 +168,15 @@ class Fleet:
         self, member: MemberState, hyper: Hyper, collected: Transition, index: Array, known: Known | None = None
     ) -> tuple[MemberState, Metrics]:
         """Store a collect, [T, lanes, ...], learn from the replay, and draw what the next collect is begun with."""
-        member, learner = self.stored(member, hyper, collected, index), self.learner
+        member, learner = self.stored(member, collected, index), self.learner
         state, sampler, metrics = learner.learn(member.learner, hyper, member.replay, member.sampler, index, known)
         behaviour = self.begun(state.online.parameters, hyper, index + 1, member.behaviour)
         return member._replace(learner=state, sampler=sampler, behaviour=behaviour), metrics
 
-    def stored(self, member: MemberState, hyper: Hyper, collected: Transition, index: Array) -> MemberState:
+    def stored(self, member: MemberState, collected: Transition, index: Array) -> MemberState:
         """With a collect, [T, lanes, ...], in the replay."""
         learner, written = self.learner, index * self.collect_steps
-        member = member._replace(learner=learner.noticed(member.learner, hyper, collected))
+        member = member._replace(learner=observed(member.learner, collected.observation))
         collected = collected._replace(reward=learner.rewards.learned(collected.reward))
         replay = learner.store.add(member.replay, written, collected)
         return member._replace(replay=replay, sampler=learner.sampler.add(member.sampler, written, self.collect_steps))

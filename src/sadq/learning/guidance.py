@@ -15,7 +15,6 @@ from sadq.core.rollout import bellman_estimate, rollout_scores
 from sadq.core.schedules import EverySlot, Pacing
 from sadq.dynamics.protocol import DynamicsModel
 from sadq.learning.legal import Legal
-from sadq.learning.vigilance import Vigilance
 from sadq.networks.network import Network
 from sadq.types import Array, Batch, Key, Mask, Metrics, Transition, TransitionSequence
 
@@ -63,7 +62,6 @@ class Guidance:
     pacing: Pacing = field(default_factory=EverySlot)  # which of the slots are taken
     optimiser: Optimiser = field(default_factory=Adam)
     gate: Gate = field(default_factory=Fixed)
-    vigilance: Vigilance | None = None  # None: the model is heard whatever the agent achieves by it
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all

@@ -21,7 +21,7 @@ from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.learning.legal import Legal, every_action, legal_actions
 from sadq.learning.metrics import means, scan_with_metrics
 from sadq.learning.model_updates import learn_model, model_movers
-from sadq.learning.normalising import Statistics, observed
+from sadq.learning.normalising import Statistics
 from sadq.learning.optimiser import Pace, clipped, descend, trainable
 from sadq.learning.refit import Refit
 from sadq.learning.rewards import Rewards
@@ -31,7 +31,7 @@ from sadq.networks.heads import Look, Mover
 from sadq.networks.network import Network, ensemble_keys, first_network, make_ensemble, over_networks, settled
 from sadq.replay.samplers import Sampler, heard
 from sadq.replay.store import Store
-from sadq.types import Array, Key, Metrics, PyTree, Transition
+from sadq.types import Array, Key, Metrics, PyTree
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,14 @@ class Learner:
     def init(self, hyper: Hyper) -> LearnerState:
         """Networks drawn from the member's seed; the target starts as a copy of the online ones."""
         networks = make_ensemble(self.make_network, hyper.stream("network"), self.ensemble.size)
-        model = pacing = standing = None
+        model = pacing = None
         if self.guidance is not None:
             made = self.guidance.make_model(hyper.stream("model"))
             model = trainable(made, model_movers(made))
             pacing = self.guidance.pacing.init()
-            if self.guidance.vigilance is not None:
-                standing = self.guidance.vigilance.init(self.store.lanes)
         online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
         statistics = Statistics.of_nothing(networks.encoder.mean.shape[1:]) if self.normalises else None
-        return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics, standing)
-
-    def noticed(self, state: LearnerState, hyper: Hyper, collected: Transition) -> LearnerState:
-        """The state after a collect [T, lanes, ...], before anything is learned from it."""
-        state = observed(state, collected.observation)
-        if self.guidance is None or self.guidance.vigilance is None:
-            return state
-        begun, end = self._span(hyper)
-        share = self.collect_steps * self.environments / (end - begun)
-        return state._replace(standing=self.guidance.vigilance.watched(state.standing, collected, share))
+        return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics)
 
     def learn(
         self,
@@ -129,14 +118,10 @@ class Learner:
         """What holds for the updates after collect number `index`."""
         rows = (index + 1) * self.collect_steps
         step = rows * self.environments
-        begun, end = self._span(hyper)
+        begun, end = (0, self.total_steps) if hyper.span is None else (hyper.span[0], hyper.span[1])
         progress = (step - begun) / (end - begun)
         rate = hyper.learning_rate * learning_rate_factor(progress, self.learning_rate_schedule)
         return Phase(hyper, index, rows, step, progress, rate)
-
-    def _span(self, hyper: Hyper) -> tuple[Array | int, Array | int]:
-        """The env steps at which this training began and ends."""
-        return (0, self.total_steps) if hyper.span is None else (hyper.span[0], hyper.span[1])
 
     def legal_for(self, hyper: Hyper) -> Legal:
         """Which actions a member may take."""
@@ -275,10 +260,9 @@ class Learner:
         if self.guidance is not None:
             assert state.model is not None
             model, legal = state.model.parameters, self.legal_for(hyper)
-            alpha = hyper.alpha if state.standing is None else state.standing.alpha(hyper.alpha)
 
             def advice(target: Network, target_q: Array) -> Advice:
-                return Advice(model, target, target_q, alpha, hyper.discount, legal, key)
+                return Advice(model, target, target_q, hyper.alpha, hyper.discount, legal, key)
 
             rules = Rules(self.bootstrap, self.guidance, advice)
 

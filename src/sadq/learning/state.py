@@ -36,7 +36,6 @@ class LearnerState(NamedTuple):
     model: Trainable | None  # of a dynamics model; None without SADQ
     pacing: PyTree = None  # the memory of what paces its updates; None where every slot has one
     statistics: PyTree = None  # of what was seen, see `normalising.py`; None where observations are taken as they are
-    standing: PyTree = None  # of what was achieved, see `vigilance.py`; None where nothing follows from that
 
 
 class Phase(NamedTuple):
