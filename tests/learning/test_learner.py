@@ -112,7 +112,8 @@ def test_a_phase_knows_where_the_run_is():
     np.testing.assert_allclose([phase.progress, phase.rate], [0.4, 0.2 * 0.6], rtol=1e-6)
     constant = table_learner(STATES, ACTIONS, total_steps=40).phase(numbers(learning_rate=0.2), jnp.int32(3))
     np.testing.assert_allclose(constant.rate, 0.2, rtol=1e-6)
-    later = learner.phase(numbers(learning_rate=0.2)._replace(span=jnp.array([8, 24])), jnp.int32(3))
+    # NumPy's numbers, for JAX would take an index beyond them for the last one.
+    later = learner.phase(numbers(learning_rate=0.2)._replace(span=np.array([8, 24])), jnp.int32(3))
     np.testing.assert_allclose(
         [later.progress, later.rate], [0.5, 0.1], rtol=1e-6, err_msg="of a training that began at 8"
     )
@@ -214,6 +215,18 @@ def test_nothing_is_learned_before_learning_starts(replay):
     learned, expected = late(2), early(2)
     assert difference(learned[:2], expected[:2]) == 0 and difference(learned[0].online, state.online) > 0
     assert difference(learned[2], expected[2]) == 0
+
+
+def test_a_start_after_a_single_step_is_waited_for_too():
+    """One step a collect, and one is not more than one. All there is to learn here is the target's copy, due each time."""
+    learner = table_learner(
+        STATES, ACTIONS, lanes=1, collect_steps=1, updates=0, learning_starts=1, target_update=TargetUpdate(interval=1)
+    )
+    state = state_of(table_network(VALUES), table_network(-VALUES))
+    for index, begun in ((0, False), (1, True)):
+        after, _, _ = learner.learn(state, numbers(), None, None, jnp.int32(index))
+        np.testing.assert_array_equal(after.target.head.table[0], VALUES if begun else -VALUES)
+        assert learner.knows(index)[:2] == (begun, begun)
 
 
 def test_actions_are_uniform_before_learning_starts():

@@ -140,6 +140,8 @@ def test_a_branch_that_no_member_takes_is_not_computed():
     )
     assert "cond[" in text and "select_n" not in text
     assert bool(any_member(jnp.bool_(True))) and not bool(any_member(jnp.bool_(False)))
+    together = jax.vmap(any_member, axis_name=SIDE_BY_SIDE)
+    assert together(jnp.array([False, True, False])).all() and not together(jnp.zeros(3, bool)).any()
 
 
 def test_a_model_that_tells_no_reconstruction_is_refused_in_a_sentence():

@@ -6,10 +6,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tables import numbers, phase_of, state_of, table_guidance, table_learner, table_model, table_network
+from tables import (
+    TableHead,
+    numbers,
+    one_hot,
+    phase_of,
+    state_of,
+    table_guidance,
+    table_learner,
+    table_model,
+    table_network,
+)
 
 from sadq.core.bootstrap import Double, Greedy
-from sadq.types import Transition
+from sadq.core.returns import ScalarReturn
+from sadq.learning.guidance import Seen
+from sadq.types import Batch, Transition
 from tiny import KEY
 
 # With n = 3 and gamma one half. Lane 0 earns 2^t at step t, lane 1 three times that, so that a whole window's
@@ -85,3 +97,32 @@ def test_a_guided_target_mixes_at_the_window_s_end_and_rolls_out_one_step_from_t
     model = table_model(jnp.tile(jnp.array([1.0, 30.0]), (9, 1)), jnp.tile(jnp.array([8, 0]), (9, 1)))
     found = targets_of([0, 4, 1], alpha=0.25, guidance=table_guidance(model, 2))
     np.testing.assert_allclose(found, [3 + 3.25 * 3 / 8, 12 + 3.25 * 5 / 8, 9 + 3.25 * 3 / 8], rtol=1e-6)
+
+
+class Centred(TableHead):
+    """Values are told from the mean of the legal ones, as a dueling head's are: a forgotten mask moves all of them."""
+
+    def __call__(self, features: jax.Array, mask: jax.Array | None = None) -> ScalarReturn:
+        values = features @ self.table
+        return ScalarReturn(values - jnp.mean(values, where=True if mask is None else mask))
+
+
+def test_targets_and_their_measures_are_those_of_the_legal_actions():
+    """Of the values 1, 5 and 99 at s' the first sample has 1 and 5, -2 and 2 from their mean; the second -49 and 49.
+
+    Both take the best of theirs. The model prefers the action of value 5, which only the first has, and else the first.
+    """
+    model = table_model([[0.0, 9.0, 0.0]], [[0, 0, 0]])
+    learner = table_learner(1, 3, guidance=table_guidance(model, 3))
+    state = state_of(table_network([[1.0, 5.0, 99.0]], head=Centred), model=model)
+    legal, states, off = jnp.array([[True, True, False], [True, False, True]]), one_hot(1, 0, 0), jnp.zeros(2, bool)
+    action, reward = jnp.array([0, 0]), jnp.array([1.0, 3.0])
+    batch = Batch(states, action, reward, states, jnp.full(2, 0.5), legal, legal)
+    seen = Seen(batch, Transition(states, action, reward, states, off, off, legal, legal), off)
+    targets = learner.targets(state, numbers(alpha=0.75), KEY, seen)
+    np.testing.assert_allclose(targets.bootstrap[0], [2.0, 0.75 * 49 - 0.25 * 49], rtol=1e-6)
+    np.testing.assert_allclose(targets.returns.values[0], [1 + 0.5 * 2.0, 3 + 0.5 * 24.5], rtol=1e-6)
+    measured = {name: np.asarray(one[0]) for name, one in targets.diagnostics.items()}
+    np.testing.assert_array_equal(measured["disagreement"], [0.0, 1.0])
+    np.testing.assert_allclose(measured["greedy_minus_mixed"], [0.0, 49 - 24.5], atol=1e-5)
+    assert {one.dtype for one in measured.values()} == {np.dtype(np.float32)}, "numbers all, a truth too"
