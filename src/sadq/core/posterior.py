@@ -78,4 +78,4 @@ def infer(seen: Evidence, prior_deviation: float, noise_deviation: Array | float
 def sample(posterior: Posterior, key: Key) -> Array:
     """Weights f32[A, H] drawn from the posterior."""
     noise = jax.random.normal(key, posterior.mean.shape)
-    return posterior.mean + jnp.einsum("ahg,ag->ah", posterior.root, noise, precision="highest")
+    return posterior.mean + jnp.einsum("ahg,ag->ah", posterior.root, noise)

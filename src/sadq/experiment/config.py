@@ -139,8 +139,7 @@ class Config:
     ensemble: Any = None
     """Networks that learn side by side from one replay."""
     compute: Compute = "float32"
-    """In which precision networks and model rssm multiply while they learn: float32, tf32 where a GPU has it, or bfloat16;
-    parameters are float32 always."""
+    """In which precision networks and model rssm multiply while they learn; parameters are float32 always."""
 
     bootstrap: Any = None
     """Which next action a target is formed from."""

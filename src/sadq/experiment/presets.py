@@ -127,7 +127,6 @@ ATARI_100K = Config(
     buffer_size=100_000,
     overlap=True,
     encoder=Nature(),
-    compute="tf32",  # as JAX, in which its code is written, multiplies by default
     target_update_interval=1000,
     target_update_unit="updates",
     optimiser=AdamW(epsilon=1e-3 / 32, weight_decay=1e-4),

@@ -5,13 +5,12 @@ from typing import Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from sadq.core import posterior as regression
 from sadq.core.posterior import Posterior
 from sadq.core.returns import ScalarReturn
 from sadq.networks.heads import HEADS, Head, Mover
-from sadq.networks.layers import EXACT, Linear
+from sadq.networks.layers import Linear
 from sadq.networks.stream import HeadShape
 from sadq.registry import at_least, positive
 from sadq.types import Array, Key, Mask, PyTree
@@ -66,7 +65,7 @@ class BayesianHead(Head):
         return ScalarReturn(self.mean(features), self.huber_at)
 
     def mean(self, features: Array, mask: Mask = None) -> Array:
-        return jnp.matmul(jax.lax.stop_gradient(self.weights), self.phi(features), precision=EXACT)
+        return jax.lax.stop_gradient(self.weights) @ self.phi(features)
 
     def drawn(self, key: Key) -> Self:
         return self.holding(regression.sample(self.posterior, key))

@@ -3,7 +3,6 @@
 Whatever varies *is* its mean until it is drawn: a noisy layer called as it is, is the mean layer.
 """
 
-import copy
 import itertools
 import math
 
@@ -17,29 +16,21 @@ from sadq.types import Array, Key, PyTree
 INITIAL_NOISE = 0.5
 """sigma_0 of Rainbow: the initial spread of a weight, times the root of the layer's inputs."""
 
-EXACT = "highest"
-"""JAX's name for products of float32 in float32 on every device."""
-
 
 class Linear(eqx.Module):
     """x @ weight + bias, initialised U(+-1/sqrt(inputs)) as PyTorch (and so the paper's code) does."""
 
     weight: Array  # f32[inputs, outputs]
     bias: Array  # f32[outputs]
-    exact: bool = eqx.field(static=True)
-    """Whether float32 products are that: by default JAX lets a GPU round what it multiplies to 10 bits (TensorFloat-32)."""
 
     def __init__(self, inputs: int, outputs: int, key: Key):
-        self.exact = True
         bound = 1 / math.sqrt(inputs)
         # One draw for both, so that a layer costs a single random call.
         drawn = jax.random.uniform(key, (inputs + 1, outputs), minval=-bound, maxval=bound)
         self.weight, self.bias = drawn[:-1], drawn[-1]
 
     def __call__(self, inputs: Array) -> Array:
-        exactly = self.exact and self.weight.dtype == jnp.float32
-        product = jnp.matmul(inputs.astype(self.weight.dtype), self.weight, precision=EXACT if exactly else None)
-        return product + self.bias
+        return inputs.astype(self.weight.dtype) @ self.weight + self.bias
 
     def precise(self, inputs: Array) -> Array:
         """The same with sums kept in float32 whatever the type of the weights."""
@@ -49,18 +40,11 @@ class Linear(eqx.Module):
         """A layer with other numbers."""
         return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, (weight, bias))
 
-    def rounding(self) -> "Linear":
-        """The layer with products as soon as an accelerator has them."""
-        layer = copy.copy(self)
-        object.__setattr__(layer, "exact", False)
-        return layer
-
 
 def precise_product(inputs: Array, weight: Array) -> Array:
     """inputs @ weight in the weight's type, with sums in float32 at least."""
     sums = jnp.promote_types(weight.dtype, jnp.float32)
-    precision = EXACT if weight.dtype == jnp.float32 else None
-    return jnp.matmul(inputs.astype(weight.dtype), weight, precision=precision, preferred_element_type=sums)
+    return jnp.matmul(inputs.astype(weight.dtype), weight, preferred_element_type=sums)
 
 
 class NoisyLinear(eqx.Module):
@@ -104,7 +88,7 @@ class NoisyLinear(eqx.Module):
         block_columns = jnp.eye(self.blocks)[:, :, None] * at_output.reshape(self.blocks, -1)
         # As a product although it is an outer one: into a product of elements XLA would put the random draw itself, and
         # so repeat it for every weight.
-        outer = jnp.matmul(at_input.T, block_columns.reshape(self.blocks, outputs), precision=EXACT)
+        outer = jnp.matmul(at_input.T, block_columns.reshape(self.blocks, outputs), precision="highest")
         return self.mean.replaced(self.weight + self.weight_spread * outer, self.bias + self.bias_spread * at_output)
 
 

@@ -12,7 +12,7 @@ from sadq import keys
 from sadq.core.optimisers import Optimiser, RMSprop
 from sadq.core.returns import Mixing, QuantileReturn
 from sadq.networks.heads import HEADS, Head, Look, Mover, evenly, midpoints
-from sadq.networks.layers import EXACT, Linear
+from sadq.networks.layers import Linear
 from sadq.networks.stream import ActionStream, HeadShape
 from sadq.registry import at_least, not_negative, one_of, positive
 from sadq.types import Array, Key, Mask, PyTree
@@ -40,8 +40,7 @@ class LevelStream(eqx.Module):
 
     def mean(self, features: Array, levels: Array, widths: Array, mask: Mask) -> Array:
         """sum_i widths_i * values_i: f32[A]. Widths sum to one and outputs are linear, so the sum is taken before."""
-        hidden = jnp.matmul(widths, self._hidden(features, levels), precision=EXACT)
-        return self.stream.outputs(hidden, mask)[:, 0]
+        return self.stream.outputs(widths @ self._hidden(features, levels), mask)[:, 0]
 
     def _hidden(self, features: Array, levels: Array) -> Array:
         waves = jnp.cos(math.pi * levels[:, None] * jnp.arange(self.cosines))

@@ -2,8 +2,7 @@
 
 Parameters are kept, and moved by optimisers, in float32. A network that computes in bfloat16 is a copy of them whose
 layers have weights of that type: a layer casts its inputs to the type of its weights, and the last layer of a head or of
-a model keeps its sums in float32, for values differ by less than bfloat16 can tell. With tf32 a GPU may round the numbers
-that it multiplies to 10 bits, but for that last layer; other devices multiply in float32 then too.
+a model keeps its sums in float32, for values differ by less than bfloat16 can tell.
 """
 
 from typing import Any, Literal
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 from sadq.networks.layers import Linear
 from sadq.types import PyTree
 
-Compute = Literal["float32", "tf32", "bfloat16"]
+Compute = Literal["float32", "bfloat16"]
 
 
 def in_precision(tree: PyTree, compute: Compute) -> PyTree:
@@ -23,8 +22,6 @@ def in_precision(tree: PyTree, compute: Compute) -> PyTree:
         return tree
 
     def cast(node: Any) -> Any:
-        if not isinstance(node, Linear):
-            return node
-        return node.rounding() if compute == "tf32" else node.replaced(node.weight.astype(jnp.bfloat16), node.bias)
+        return node.replaced(node.weight.astype(jnp.bfloat16), node.bias) if isinstance(node, Linear) else node
 
     return jax.tree.map(cast, tree, is_leaf=lambda node: isinstance(node, Linear))
