@@ -84,7 +84,9 @@ def main() -> None:
         for path in asked.take:
             taken = json.loads(path.read_text())
             record["runs"] += [run for run in taken["runs"] if run not in record["runs"]]
-            record.setdefault("machines", []).append(taken["machine"])
+            where = {name: taken["machine"][name] for name in ("cpu", "cores", "python", "versions", "commit")}
+            if where not in record.setdefault("other_machines", []):
+                record["other_machines"].append(where)
         write_json(asked.out, record)
         return
     for who in asked.who:
