@@ -1,4 +1,4 @@
-"""Helper modules of the tests are importable by name from any test, and a worker stays small: a laptop runs two of them."""
+"""Helper modules of the tests are importable by name from any test, and a worker stays small: a laptop runs three."""
 
 import ctypes
 import functools
@@ -13,6 +13,10 @@ import pytest
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+import shared_programs  # noqa: E402
+from sadq.experiment import evaluate, run  # noqa: E402
+from sadq.fleet.devices import Programs  # noqa: E402
 
 LARGE = 1_500  # MB
 AGAIN = 500  # MB more than what could not be given back the last time
@@ -31,18 +35,25 @@ OPTIMISED = ("thresholds", "test_rssm_learns.py", "test_gaussian.py")
 UNOPTIMISED = "jax_disable_most_optimizations"
 LONG = (
     "test_agents.py",
-    "test_vectorised.py",
     "experiment/test_atari.py",
-    "test_host_loop_turns.py",
-    "test_user_modules.py",
-    "test_resume.py",
     "test_docs.py",
+    "test_vectorised.py",
     "test_on_ray.py",
+    "test_host_loop_turns.py",
     "cityflow/test_properties.py",
-    "test_rssm_learns.py",
-    "test_loops.py",
-    "test_fleet.py",
+    "test_user_modules.py",
     "test_recordings.py",
+    "test_resume.py",
+    "test_fleet.py",
+    "experiment/test_divergence.py",
+    "test_loops.py",
+    "test_rssm.py",
+    "test_rssm_learns.py",
+    "test_predicting.py",
+    "ocloud/test_environment.py",
+    "cityflow/test_environment.py",
+    "cityflow/test_drawing.py",
+    "test_cli.py",
     "test_compare.py",
 )
 """The longest first, so that no worker is left alone with one."""
@@ -86,9 +97,22 @@ def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_shared() -> Iterator[None]:
+    """Runs of the same config have the same programs, however often it is resumed and evaluated."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Programs, "timed", shared_programs.timed)
+        for module in (run, evaluate):
+            patch.setattr(module, "make_loop", shared_programs.make_loop)
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiled programs, and what a module's caches remember, go with it: no other module asks for them again."""
+    """Compiled programs, and what a module's caches remember, go with it: no other module asks for them again.
+
+    Those of whole runs are kept by `shared_programs`, for the next modules' runs are often of the same config.
+    """
     yield
     for remembered in vars(request.module).values():
         if isinstance(remembered, functools._lru_cache_wrapper) and remembered.__module__ == request.module.__name__:
@@ -101,6 +125,7 @@ def a_large_worker_forgets() -> Iterator[None]:
     """Within a module that compiles a lot they go when they have become too much, and are built again where needed."""
     yield
     if resident() > max(LARGE, forget.left + AGAIN):
+        shared_programs.forget()
         forget()
 
 

@@ -23,7 +23,8 @@ from sadq.replay.frames import FrameRing
 
 pytest.importorskip("ale_py", reason="Atari games need ale-py: install sadq[atari]")
 
-TWO_GAMES, STEPS = "atari/Breakout,Pong", 120
+TWO_GAMES, STEPS = "atari/Breakout,Pong", 72
+SHORT = "max_frames=160"  # 40 steps: an episode ends in training, too
 
 
 def small(agent: str, environment: str = TWO_GAMES, **fields: Any) -> Config:
@@ -31,8 +32,8 @@ def small(agent: str, environment: str = TWO_GAMES, **fields: Any) -> Config:
     values: dict[str, Any] = {
         "seeds": (3,),
         "steps": STEPS,
-        "learning_starts": 40,
-        "buffer_size": 88,  # which wraps
+        "learning_starts": 24,
+        "buffer_size": 56,  # which wraps
         "batch_size": 2,
         "target_update_interval": 10,
         "encoder": Nature(channels=(4, 4, 4), hidden=8),
@@ -40,7 +41,7 @@ def small(agent: str, environment: str = TWO_GAMES, **fields: Any) -> Config:
         "adjusted": (Quantile(quantiles=5), Implicit(levels=4, cosines=6)),
         "evaluations": 1,
         "evaluation_episodes": 2,
-        "environment_settings": ("max_frames=300",),
+        "environment_settings": (SHORT,),
         "checkpoint_seconds": 1e9,
     }
     base = preset(environment, agent)
@@ -124,7 +125,7 @@ def test_a_padded_members_run_is_that_of_the_member_resumed_or_alone(guided, tmp
     assert_same(leaves(fleet.state), leaves(resumed.state))  # the model among them
     assert fleet.folder.evaluations == resumed.folder.evaluations
 
-    padded = ("max_frames=300", "actions=6")
+    padded = (SHORT, "actions=6")
     alone = tiny_runs.train(tmp_path / "alone", small("qrdqn+sadq", "atari/Breakout", environment_settings=padded))
     heard = ALPHAS.index(alone.config.alpha[0])
     assert_same_member(of_member(alone, 0), of_member(fleet, heard))
@@ -136,7 +137,7 @@ def test_a_padded_members_run_is_that_of_the_member_resumed_or_alone(guided, tmp
     film = tmp_path / "films" / "breakout.gif"
     result = evaluate_run(fleet.folder.path, 1, film)
     with Image.open(film) as frames:
-        assert result["video"] == str(film) and 10 < frames.n_frames <= 75
+        assert result["video"] == str(film) and 10 < frames.n_frames <= 40
     assert [member["game"] for member in result["members"]] == [member["game"] for member in fleet.members]
     assert result["members"][-1]["measures"]["raw_score"] <= 0
 

@@ -114,7 +114,7 @@ def test_five_members_use_all_four_devices_and_checkpoints_are_the_members_alone
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("agent", ["dqn", "teg"])
+@pytest.mark.parametrize("agent", ["dqn", pytest.param("teg", marks=pytest.mark.thorough)])
 def test_a_chunk_holds_no_second_copy_of_its_members(agent):
     """`lax.map` would: it cannot write a member back to where it was read. Both compute the same bits."""
     sizes = {"encoder": Dense((8,)), "batch_size": 4, "updates_per_collect": 2, "n_step": None}

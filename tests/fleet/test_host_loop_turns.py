@@ -20,6 +20,7 @@ from sadq.fleet.gathered import Gathered
 from sadq.fleet.host_loop import HostLoop
 from sadq.fleet.members import Fleet
 from sadq.fleet.turns import TRIALS, Turns
+from shared_programs import shared
 from small_fleets import host_loop, parts, scan_loop
 from tiny import CHUNK, config, difference, member
 
@@ -54,7 +55,8 @@ def halved_loop(made, workers):
     native, seeds = resolve(made.environment), [own["seed"] for own in members_of(made)]
     evaluation = NativeAsHost(native, seeds, made.evaluation_episodes, purpose="evaluate")
     training = InHalves(native, seeds, made.environments, workers=workers)
-    loop = HostLoop(Fleet(**parts(made, native)), hyper_of(made), CHUNK, training, evaluation)
+    with shared("halved", made):
+        loop = HostLoop(Fleet(**parts(made, native)), hyper_of(made), CHUNK, training, evaluation)
     assert loop.turns.taken is None
     loop.turns.taken = True
     return loop
@@ -83,7 +85,8 @@ def test_a_loop_on_the_host_is_the_compiled_one_bit_for_bit_also_in_halves(agent
     scanned, expected = lived(scan_loop(made))
     assert scanned.environment is not None
     assert difference(member(scanned.replay, 0), member(scanned.replay, 1)) > 0
-    for loop in (host_loop(made), halved_loop(made, workers)):
+    whole = [] if agent == "dueling+sadq" else [host_loop(made)]  # of this agent `test_loops.py` sees it
+    for loop in (*whole, halved_loop(made, workers)):
         state, metrics = lived(loop)
         assert difference(scanned._replace(environment=None), state) == 0
         assert set(metrics) == set(expected)
@@ -116,7 +119,8 @@ def gymnasium_state():
     def come_to(workers, turns):
         training = HostEnvironments(spec, seeds, made.environments, workers, "collect")
         evaluation = HostEnvironments(spec, seeds, 3, workers, "evaluate")
-        loop = HostLoop(Fleet(**parts(made, spec)), hyper_of(made), 5, training, evaluation)
+        with shared("gymnasium", made):
+            loop = HostLoop(Fleet(**parts(made, spec)), hyper_of(made), 5, training, evaluation)
         loop.turns.taken = turns
         state, metrics = loop.advance(loop.start(), 0)
         state, more = loop.advance(state, 5)
@@ -165,7 +169,8 @@ def test_an_evaluation_beside_training_changes_neither():
 
     def loop_of():
         pair = (HostEnvironments(spec, seeds, count, 0, name) for count, name in ((8, "collect"), (2, "evaluate")))
-        return HostLoop(Fleet(**parts(made, spec)), hyper_of(made), CHUNK, *pair)
+        with shared("beside", made):
+            return HostLoop(Fleet(**parts(made, spec)), hyper_of(made), CHUNK, *pair)
 
     alone, beside, found = loop_of(), loop_of(), []
     first, judged = alone.start(), alone.start()
