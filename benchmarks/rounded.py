@@ -8,16 +8,14 @@ are rounded, forwards and in gradients; the rest is as `zoo.py` measures the def
 
 import argparse
 import json
-import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import machine
 from measure import say, write_json
-from zoo import EPISODES, STEPS
+from zoo import STEPS, by_us
 
-from sadq import SADQ
 from sadq.networks import layers, stream
 
 WHO = "sadq, products rounded to 10 bits"
@@ -53,16 +51,12 @@ def main() -> None:
     asked = parser.parse_args()
     layers.Linear.__call__ = lambda self, inputs: product(inputs, self.weight) + self.bias  # type: ignore[method-assign]
     layers.precise_product = stream.precise_product = product
-    seeds, began = list(range(asked.seeds)), time.process_time()
-    model = SADQ(asked.environment, seeds=seeds, workers=0).learn(STEPS[asked.environment])
-    spent = (time.process_time() - began) / asked.seeds
-    record, commit = json.loads(asked.out.read_text()), machine.commit()
-    for seed, member in zip(seeds, model.evaluate(EPISODES), strict=True):
-        notes = {"who": WHO, "environment": asked.environment, "commit": commit, "seed": seed}
-        record["runs"].append(notes | {"return": member["mean_return"], "core_seconds": spent})
-        say(f"{WHO}, {asked.environment}, seed {seed}: {member['mean_return']:.4g}")
+    runs = by_us(asked.environment, "sadq", list(range(asked.seeds)))
+    record, notes = json.loads(asked.out.read_text()), {"who": WHO, "environment": asked.environment}
+    record["runs"] += [notes | {"commit": machine.commit()} | run for run in runs]
     write_json(asked.out, record)
-    model.close()
+    for run in runs:
+        say(f"{WHO}, {asked.environment}, seed {run['seed']}: {run['return']:.4g}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from sadq.studies.origin import origins
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from claims.never_loses import AGENTS, ALLOWED, KEPT, PRESETS  # noqa: E402
+from claims.never_loses import AGENTS, ALLOWED, KEPT, MEASURES, PRESETS  # noqa: E402
 
 SHARED = ":gate=batch,gate.slope=4,model.continuation=true"
 FORMS = {
@@ -38,7 +38,6 @@ FORMS = {
     "a margin of 0.3, and then wholly": f"+sadq@0{SHARED},gate.margin=0.3",
 }
 """What follows a base agent's name."""
-MEASURES = ("area_under_curve", "final_return")
 LATE, SHARES = 0.85, (0.01, 0.02, 0.03, 0.05, 0.1, 0.5)
 """From which part of a run single greedy episodes are told, and which quantiles of their returns."""
 ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling",)
@@ -94,9 +93,8 @@ def found_in(pools: list[Path]) -> dict[str, Any]:
     every: dict[str, Any] = {}
     for path in sorted(file for pool in pools for file in pool.glob("*/*/result.json")):
         members, folder = json.loads(path.read_text())["members"], path.parent
-        header = json.loads(
-            (folder / "config.json").read_text()
-        )  # as it is: a form that was given up has no config any more
+        # As it is, for a form that was given up has no config any more.
+        header = json.loads((folder / "config.json").read_text())
         entry = every.setdefault(f"{folder.parent.name}/{folder.name}", {"origin": origins([header]), "scores": []})
         played = [json.loads(line) for line in (folder / "evaluations.jsonl").read_text().splitlines()]
         late = [row for row in played if row["step"] >= LATE * played[-1]["step"]]
