@@ -43,11 +43,11 @@ def by_peer(python: str, environment: str, seed: int) -> Run:
     return {"seed": seed, "return": float(np.mean(found["returns"])), "core_seconds": found["core_seconds"]}
 
 
-def by_us(environment: str, agent: str, seeds: list[int]) -> list[Run]:
+def by_us(environment: str, agent: str, seeds: list[int], fields: dict[str, Any] | None = None) -> list[Run]:
     from sadq import SADQ
 
     began = time.process_time()
-    model = SADQ(environment, agent=agent, seeds=seeds).learn(STEPS[environment])
+    model = SADQ(environment, agent=agent, seeds=seeds, **(fields or {})).learn(STEPS[environment])
     spent = (time.process_time() - began) / len(seeds)
     ends = [member["mean_return"] for member in model.evaluate(EPISODES)]
     model.close()

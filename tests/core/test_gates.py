@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sadq.core import BatchReliability, Choice, Fixed, SampleReliability, double, greedy, value_gap
-from sadq.core.gates import GATES
+from sadq.core.gates import GATES, within_allowance
 from sadq.errors import SadqError
 
 ALPHA = jnp.float32(0.2)
@@ -182,3 +182,37 @@ def test_batch_reliability_without_any_gap_falls_back_to_the_base_unless_the_mod
     level, choice = jnp.ones((2, 3)), chosen(jnp.ones((2, 3)))
     np.testing.assert_array_equal(batch_reliability(ALPHA, choice, level, SCORES, jnp.array([0.1, 0.1])), [1.0, 1.0])
     np.testing.assert_allclose(batch_reliability(ALPHA, choice, level, SCORES, jnp.zeros(2)), [0.2, 0.2], rtol=1e-6)
+
+
+def within(allowance: float, discount: float, alpha: float = 0.2, mask: jax.Array | None = None) -> np.ndarray:
+    """What an allowance leaves of `alpha` where hearing the model costs 4 and 2, of a mean gap of 3."""
+    weights, discounts = jnp.full(2, alpha), jnp.full(2, discount)
+    return within_allowance(weights, chosen(TARGET_Q, mask), TARGET_Q, SCORES, discounts, allowance, mask)
+
+
+def test_an_allowance_counts_what_the_lowering_adds_up_to():
+    """0.8 of a mean lowering of 3 at a discount of 0.5 is 1.2 a target, and 2.4 in all; a gap of 3 allows for it."""
+    np.testing.assert_allclose(within(1.0, 0.5), [0.2, 0.2], rtol=1e-6)
+    # Half of the gap is 1.5 of those 2.4.
+    np.testing.assert_allclose(within(0.5, 0.5), [0.5, 0.5], rtol=1e-6)
+    # At a discount of 0.9 it is 21.6 in all, of which 3 are allowed.
+    np.testing.assert_allclose(within(1.0, 0.9), [1 - 0.8 * 3 / 21.6] * 2, rtol=1e-5)
+
+
+def test_an_allowance_looks_at_each_sample_s_discount_and_weight():
+    """The second sample ends its episode: 0.9 * 0.8 * 4 / 2 = 1.44 a target, at a mean discount of 0.45."""
+    alpha, discount = jnp.array([0.2, 0.6]), jnp.array([0.9, 0.0])
+    weights = within_allowance(alpha, chosen(), TARGET_Q, SCORES, discount, 0.1)
+    left = 0.1 * 3 / (1.44 / 0.55)
+    np.testing.assert_allclose(weights, [1 - 0.8 * left, 1 - 0.4 * left], rtol=1e-5)
+
+
+def test_an_allowance_counts_legal_actions_only():
+    """Legally the base has 1 and 2 and the model's choice 0 and the same 2; the gaps are 1 and 0."""
+    np.testing.assert_allclose(within(0.5, 0.5, mask=MASK), [1 - 0.8 * 0.25 / 0.4] * 2, rtol=1e-5)
+
+
+def test_an_allowance_never_moves_a_weight_of_one_nor_what_costs_nothing():
+    assert within(0.1, 0.99, alpha=1.0).tolist() == [1.0, 1.0]
+    agreeing = within_allowance(jnp.full(2, 0.2), chosen(), TARGET_Q, TARGET_Q, jnp.full(2, 0.99), 0.1)
+    np.testing.assert_allclose(agreeing, [0.2, 0.2], rtol=1e-6)

@@ -119,3 +119,24 @@ class SampleReliability:
     ) -> Array:
         error = self.share * jnp.mean(jnp.abs(bellman_error))
         return jnp.where(_Contest.at(choice, target_q, scores, mask).preference > error, alpha, 1.0)
+
+
+def within_allowance(
+    alpha: Array,  # f32[B]: what the gate says
+    choice: Choice,  # [B, K]: the base rule's
+    target_q: Array,  # f32[B, A]
+    scores: Array,  # f32[B, A]
+    discount: Array,  # f32[B]: of what is bootstrapped, 0 where nothing is
+    allowance: float,
+    mask: Mask = None,  # [B, A]
+) -> Array:
+    """`alpha` raised until values fall, over all that a target is made of, by no more than `allowance` value gaps.
+
+    Hearing the model lowers a target a little, the next target is made of lowered ones, and so on: what all targets are
+    lowered by accumulates like a reward, to lowering / (1 - discount), both averaged over the batch. Where episodes are
+    short that is little. Where they are long it exceeds what actions differ by, and which one is better is lost in it.
+    """
+    lowering = _Contest.at(choice, target_q, scores, mask).lowering
+    in_all = jnp.mean(discount * (1 - alpha) * lowering) / jnp.maximum(1 - jnp.mean(discount), 1e-8)
+    allowed = allowance * jnp.mean(jax.vmap(value_gap)(target_q, mask))
+    return 1 - (1 - alpha) * jnp.clip(allowed / jnp.maximum(in_all, 1e-8), 0, 1)

@@ -59,12 +59,15 @@ class GuidanceSettings:
     """Actions rolled out at once, to bound memory where there are many; None: all."""
     candidates: int | None = None
     """Roll out only so many actions, those with the best target values; None: all (the paper)."""
+    allowance: float | None = None
+    """Values may fall by so many value gaps in all for hearing the model; None: by any number (the paper)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optimiser", AXES["optimiser"].choice(self.optimiser))
         at_least(self, 1, "updates_per_collect", "batch_size", "samples")
         at_least(self, 1, "action_chunk", "candidates", or_none=True)
         positive(self, "learning_rate")
+        positive(self, "allowance", or_none=True)
 
 
 @typed

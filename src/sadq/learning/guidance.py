@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.bootstrap import Choice, best_value, guided, legal_values
-from sadq.core.gates import Fixed, Gate
+from sadq.core.gates import Fixed, Gate, within_allowance
 from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.rollout import bellman_estimate, rollout_scores
 from sadq.core.schedules import EverySlot, Pacing
@@ -65,6 +65,7 @@ class Guidance:
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all
+    allowance: float | None = None  # value gaps that values may fall by for hearing the model; None: any number
 
     def model_loss(
         self, model: DynamicsModel, batch: Transition, key: Key, features: Callable[[Array], Array]
@@ -82,6 +83,8 @@ class Guidance:
             error = self.bellman_error(advice, seen)
             measured = {"bellman_error": jnp.abs(error)}
         alpha = self.gate(advice.alpha, base, advice.target_q, scores, error, mask)
+        if self.allowance is not None:
+            alpha = within_allowance(alpha, base, advice.target_q, scores, seen.batch.discount, self.allowance, mask)
         return jax.vmap(guided)(base, scores, alpha, mask), {"alpha": alpha, **measured}
 
     def scores(self, advice: Advice, batch: Batch) -> Array:
