@@ -30,17 +30,18 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 from claims.never_loses import AGENTS, ALLOWED, KEPT, MEASURES, PRESETS  # noqa: E402
 
-SHARED = ":gate=batch,gate.slope=4,model.continuation=true"
+GATED = "gate=batch,gate.slope=4,model.continuation=true,"
 FORMS = {
-    "no margin": f"+sadq{SHARED}",
-    "a margin of 0.1": f"+sadq{SHARED},gate.margin=0.1",
-    "a margin of 0.3": f"+sadq{SHARED},gate.margin=0.3",
-    "a margin of 0.3, and then wholly": f"+sadq@0{SHARED},gate.margin=0.3",
+    "allowance 2": "+sadq:guidance.allowance=2",
+    **{
+        f"allowance {size}, continuation": f"+sadq:model.continuation=true,guidance.allowance={size}" for size in (1, 2)
+    },
+    **{f"allowance {size}, gated": f"+sadq:{GATED}guidance.allowance={size}" for size in (1, 1.5, 2, 3)},
 }
 """What follows a base agent's name."""
 LATE, SHARES = 0.85, (0.01, 0.02, 0.03, 0.05, 0.1, 0.5)
 """From which part of a run single greedy episodes are told, and which quantiles of their returns."""
-ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling",)
+ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling", "c51")
 RANDOM = json.loads((ROOT / "results" / "rule.json").read_text())["random"]["acrobot"]["mean_return"]
 
 
@@ -72,13 +73,14 @@ def judged(pool: Path, form: str) -> dict[str, Any] | None:
         base, paper, own = (scores(pool, "bitflip", agent + each) for each in ("", "+sadq", form))
         if base is None or paper is None or own is None:
             return None
-        kept.append((own - base).mean(axis=1) / (paper - base).mean(axis=1))
+        kept.append([(own - base).mean(axis=1), (paper - base).mean(axis=1)])
     for agent in ACROBOT:
         base, own = (scores(pool, "acrobot", agent + each) for each in ("", form))
         if base is None or own is None:
             return None
         lost.append((own - base).mean(axis=1) / (base.mean(axis=1) - RANDOM))
-    shares, differences = np.mean(kept, axis=0), np.mean(lost, axis=0)
+    gained, of_paper = np.sum(kept, axis=0)
+    shares, differences = gained / of_paper, np.mean(lost, axis=0)
     slacks = [*(shares - KEPT), *(differences + ALLOWED)]
     return {
         "form": form,

@@ -24,10 +24,13 @@ RULE = {
     "guidance": GuidanceSettings(updates_per_collect=4, batch_size=128, allowance=2.0),
 }
 WIDE = {"encoder": Dense((256, 256))}
-MORE = RULE | WIDE | {"updates_per_collect": 64, "batch_size": 128}
+OFTEN = RULE | {"updates_per_collect": 64, "batch_size": 128}
+MORE = OFTEN | WIDE
 FORMS: dict[str, dict[str, Any]] = {
     "the rule": RULE,
     "the rule, wide": RULE | WIDE,
+    "the rule, 64 updates of 128": OFTEN,
+    "the rule, 64 updates of 128, constant rate": OFTEN | {"learning_rate_schedule": "constant"},
     "the rule, wide, 64 updates of 128": MORE,
     "the rule, wide, 64 updates of 128, one step": MORE | {"n_step": 1},
     "the rule, wide, 64 updates of 128, constant rate": MORE | {"learning_rate_schedule": "constant"},
@@ -43,11 +46,12 @@ def main() -> None:
     parser.add_argument("--environment", choices=list(STEPS), required=True)
     parser.add_argument("--agent", default=DEFAULT.agent)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     asked = parser.parse_args()
-    runs = by_us(asked.environment, asked.agent, SEEDS, FORMS[asked.form] | {"evaluations": 4})
+    runs = by_us(asked.environment, asked.agent, asked.seeds, FORMS[asked.form] | {"evaluations": 4})
     about = {"form": asked.form, "environment": asked.environment, "agent": asked.agent, "machine": machine.describe()}
     write_json(asked.out, about | {"fields": repr(FORMS[asked.form]), "runs": runs})
-    ends = [run["return"] for run in runs if run["seed"] >= 100]
+    ends = [run["return"] for run in runs if run["seed"] >= 100] or [run["return"] for run in runs]
     say(f"{asked.environment}, {asked.form}: mean {sum(ends) / len(ends):.4g}, worst {min(ends):.4g}")
 
 

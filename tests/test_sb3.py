@@ -18,12 +18,12 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from own_environments import Narrow, Switches
-from sadq import SADQ, SadqError
+from sadq import SADQ, SadqError, core
 from sadq.core import BatchReliability, ScalarReturn, bellman_estimate, greedy, guided, rollout_scores
 from sadq.dynamics import Gaussian
 from sadq.dynamics.protocol import ModelShape
 from sadq.networks import Dense
-from sadq.sb3 import SADQDQN, mixed_values, reliable_alpha
+from sadq.sb3 import SADQDQN, mixed_values, reliable_alpha, within_allowance
 
 torch.set_num_threads(1)
 TINY = {
@@ -84,6 +84,12 @@ def test_values_and_weights_are_the_cores():
             weight = BatchReliability()(jnp.float32(alpha), choices, target_q, scores, error)
             found = reliable_alpha(alpha, torch.tensor(target_q), torch.tensor(error))
             np.testing.assert_allclose(np.broadcast_to(found, 64), weight, rtol=1e-5)
+        discount = (0.9 * (random.random(64) < 0.8)).astype("f4")
+        bases = jax.vmap(greedy)(target_q, target_q)
+        for allowance in (0.1, 1.0, 100.0):
+            weights = core.within_allowance(jnp.full(64, alpha), bases, target_q, scores, discount, allowance)
+            given = (torch.as_tensor(one) for one in (alpha, target_q, scores, discount))
+            np.testing.assert_allclose(np.broadcast_to(within_allowance(*given, allowance), 64), weights, rtol=1e-4)
 
 
 def as_jax(model: SADQDQN):

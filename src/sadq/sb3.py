@@ -47,6 +47,14 @@ def reliable_alpha(alpha: float, target_q: Tensor, bellman_error: Tensor) -> Ten
     return 1 - (1 - alpha) * torch.where(error.isfinite(), reliability, 0.0)
 
 
+def within_allowance(alpha: Tensor, target_q: Tensor, scores: Tensor, discount: Tensor, allowance: float) -> Tensor:
+    """`alpha` raised until values fall by no more than `allowance` value gaps over all that a target is made of."""
+    lowering = target_q.max(dim=1).values - mixed_values(target_q, scores, alpha)
+    in_all = (discount * lowering).mean() / (1 - discount.mean()).clamp(min=1e-8)
+    gap = (target_q.max(dim=1).values - target_q.min(dim=1).values).mean()
+    return 1 - (1 - alpha) * (allowance * gap / in_all.clamp(min=1e-8)).clamp(0, 1)
+
+
 class OneStepModel(nn.Module):
     """s' ~ N(mu, sigma^2), the expected reward, and the probability that the episode goes on, for every action at once."""
 
@@ -75,8 +83,9 @@ class SADQDQN(DQN):
 
         >>> model = SADQDQN("MlpPolicy", "CartPole-v1", alpha=0.2).learn(50_000)
 
-    `alpha` is the weight of the greedy value; 1 is DQN itself. `gate` says how far the model is listened to: "batch" no
-    further than it has been right, "fixed" always. `rollout` is a sampled successor (the paper) or its mean.
+    `alpha` is the weight of the greedy value; 1 is DQN itself. It is raised where values would fall by more than
+    `allowance` value gaps (None: never), and with gate "batch" where the model errs. `rollout` is a sampled successor (the
+    paper) or its mean.
     `continuation` makes the score count whether the episode goes on. The model makes `model_updates` updates before
     every gradient step. Observations are arrays of numbers; images and dictionaries are refused.
     """
@@ -86,7 +95,8 @@ class SADQDQN(DQN):
         policy: Any,
         env: Any,
         alpha: float = 0.2,
-        gate: Literal["fixed", "batch"] = "batch",
+        gate: Literal["fixed", "batch"] = "fixed",
+        allowance: float | None = 2.0,
         rollout: Literal["sample", "mean"] = "sample",
         continuation: bool = True,
         model_hidden: Sequence[int] = (256, 256),
@@ -97,6 +107,8 @@ class SADQDQN(DQN):
     ):
         if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
             raise SadqError(f"alpha = {alpha!r}: expected a number from 0 to 1.")
+        if allowance is not None and not (isinstance(allowance, int | float) and allowance > 0):
+            raise SadqError(f"allowance = {allowance!r}: expected a positive number, or None.")
         for name, given, known in (("gate", gate, ("fixed", "batch")), ("rollout", rollout, ("sample", "mean"))):
             if given not in known:
                 raise SadqError(f"{name} = {given!r}: expected {known[0]!r} or {known[1]!r}.")
@@ -106,6 +118,7 @@ class SADQDQN(DQN):
         if not model_hidden or not all(isinstance(size, int) and size > 0 for size in model_hidden):
             raise SadqError(f"model_hidden = {model_hidden!r}: expected the sizes of at least one layer.")
         self.alpha, self.gate, self.rollout, self.continuation = float(alpha), gate, rollout, continuation
+        self.allowance = allowance
         self.model_hidden, self.model_learning_rate = tuple(model_hidden), model_learning_rate
         self.model_batch_size, self.model_updates = model_batch_size, model_updates
         super().__init__(policy, env, **base)
@@ -168,9 +181,11 @@ class SADQDQN(DQN):
             observed = (known.rewards + self.gamma * future).squeeze(1)
             error = self._estimates(known.observations, known.actions.long().squeeze(1)) - observed
             alpha = reliable_alpha(self.alpha, target_q, error)
-        discounts = self.gamma if batch.discounts is None else batch.discounts
+        discounts = (1 - batch.dones) * (self.gamma if batch.discounts is None else batch.discounts)
+        if self.allowance is not None:
+            alpha = within_allowance(alpha, target_q, scores, discounts.squeeze(1), self.allowance)
         worth = mixed_values(target_q, scores, alpha).unsqueeze(1)
-        return batch.rewards + (1 - batch.dones) * discounts * worth, alpha
+        return batch.rewards + discounts * worth, alpha
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """As DQN's, but for the target; the model learns before every gradient step."""

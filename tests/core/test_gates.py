@@ -5,8 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sadq.core import BatchReliability, Choice, Fixed, SampleReliability, double, greedy, value_gap
-from sadq.core.gates import GATES, within_allowance
+from sadq.core import (
+    BatchReliability,
+    Choice,
+    Fixed,
+    SampleReliability,
+    double,
+    greedy,
+    value_gap,
+    within_allowance,
+)
+from sadq.core.gates import GATES
 from sadq.errors import SadqError
 
 ALPHA = jnp.float32(0.2)
@@ -214,5 +223,10 @@ def test_an_allowance_counts_legal_actions_only():
 
 def test_an_allowance_never_moves_a_weight_of_one_nor_what_costs_nothing():
     assert within(0.1, 0.99, alpha=1.0).tolist() == [1.0, 1.0]
-    agreeing = within_allowance(jnp.full(2, 0.2), chosen(), TARGET_Q, TARGET_Q, jnp.full(2, 0.99), 0.1)
-    np.testing.assert_allclose(agreeing, [0.2, 0.2], rtol=1e-6)
+    for discount in (0.99, 1.0):
+        agreeing = within_allowance(jnp.full(2, 0.2), chosen(), TARGET_Q, TARGET_Q, jnp.full(2, discount), 0.1)
+        np.testing.assert_allclose(agreeing, [0.2, 0.2], rtol=1e-6)
+
+
+def test_without_a_discount_what_adds_up_is_more_than_any_allowance():
+    np.testing.assert_allclose(within(100.0, 1.0), [1.0, 1.0], atol=1e-6)

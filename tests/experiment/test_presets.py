@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from sadq.core.gates import BatchReliability, Fixed
+from sadq.core.gates import Fixed
 from sadq.core.optimisers import Adam
 from sadq.dynamics.gaussian import Gaussian
 from sadq.envs import registry
@@ -183,11 +183,11 @@ def test_heads_take_their_settings_from_the_preset_whatever_agent_names_them(nam
     assert preset(name, "iqn").row.head.huber == 1.0
 
 
-def test_the_default_trusts_a_model_that_knows_ends_by_its_error():
-    assert (DEFAULT.model, DEFAULT.gate, DEFAULT.learning_starts) == (
-        Gaussian(hidden=(128, 128), continuation=True),
-        BatchReliability(),
-        0,
+def test_the_default_hears_a_model_that_knows_ends_within_an_allowance():
+    assert DEFAULT.model == Gaussian(hidden=(128, 128), continuation=True)
+    assert (DEFAULT.gate, DEFAULT.guidance.allowance, DEFAULT.learning_starts) == (Fixed(), 2.0, 0)
+    assert all(one.guidance.allowance is None for name, one in PRESETS.items() if name != "default"), (
+        "the paper has none"
     )
 
 

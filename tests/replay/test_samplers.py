@@ -93,7 +93,7 @@ def test_prioritised_draws_follow_the_priorities():
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6])
 def test_prioritised_draws_follow_priorities_to_their_exponent_on_a_ring_half_full(exponent):
-    sampler = PrioritisedSampler(RING, exponent)
+    sampler = PrioritisedSampler(RING, exponent, importance=0.4)
     memory = sampler.add(sampler.init(), jnp.int32(0), 12)
     priority = np.random.default_rng(1).uniform(0.01, 3.0, 24).astype(np.float32)
     signs = np.where(np.arange(24) % 2 == 0, 1, -1)  # a priority is a size

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from claims.judging import middle
-from claims.never_loses import AGENTS, PRESETS, Evidence
+from claims.never_loses import AGENTS, Evidence
 from claims.plugged_in import BASES, TITLES
 from claims.records import Arm, Place, Record
 from claims.tables import place_name
@@ -55,8 +55,9 @@ def figure_of(record: Record) -> bytes | None:
 def rule_figure(evidence: Evidence) -> bytes:
     """A PNG: by tenths of a run, how far base, paper's form and rule are above a random policy, and the rule's alpha."""
     with matplotlib.rc_context(STYLE):
-        figure, grid = _panels(2, len(PRESETS), height=1.9)
-        for column, preset in enumerate(PRESETS):
+        presets = evidence.presets
+        figure, grid = _panels(2, len(presets), height=1.9)
+        for column, preset in enumerate(presets):
             above, below = grid[0][column], grid[1][column]
             for form, (name, colour, dashes) in RULE_LINES.items():
                 found = [evidence.data["course"][preset][agent].get(form) for agent in AGENTS]

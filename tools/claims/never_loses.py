@@ -15,8 +15,8 @@ from sadq.report import stats
 from sadq.report.stats import LIMITS, RESAMPLES, Estimate, generator_for, number
 
 FORMAT = 1
-RULE = "gate=batch,gate.slope=4,model.continuation=true"
-PRESETS = ("acrobot", "bitflip", "cartpole", "ocloud")
+RULE = "guidance.allowance=2"
+PRESETS = ("acrobot", "bitflip", "cartpole", "ocloud", "lunarlander")
 AGENTS = ("dqn", "double", "dueling", "c51", "qrdqn")
 FORMS = {"base": "", "literal": "+sadq", "rule": f"+sadq:{RULE}"}
 """What an agent's name goes on with."""
@@ -24,6 +24,8 @@ MEASURES = {"area_under_curve": "area", "final_return": "final return"}
 TAKEN = ("acrobot", "dueling")
 """Where a run began with the models of another."""
 PHASES = {"first quarter": (0.0, 0.25), "second quarter": (0.25, 0.5), "second half": (0.5, 1.0)}
+FEWEST = 6
+"""Seeds with which sign flips can tell anything at the 5% level."""
 KEPT = 0.95  # of the literal gain, what the rule is to keep
 ALLOWED = 0.05  # of what a base has learned over random, what the rule may lose
 
@@ -35,6 +37,16 @@ class Evidence:
     """Scores of seeds: preset -> agent -> form -> measure -> value of each seed."""
 
     data: Mapping[str, Any]
+
+    @property
+    def presets(self) -> list[str]:
+        """Those on which every agent was run plain and with the rule."""
+        scores = self.data["scores"]
+        return [
+            preset
+            for preset in PRESETS
+            if preset in scores and all({"base", "rule"} <= scores[preset].get(agent, {}).keys() for agent in AGENTS)
+        ]
 
     def values(self, preset: str, agent: str, form: str, measure: str) -> np.ndarray | None:
         """f[seeds], or None where that was not run."""
@@ -52,9 +64,11 @@ class Evidence:
         return np.array(rows)
 
     def pooled(self, preset: str, form: str, measure: str) -> Estimate | None:
-        """A form less its base, the mean over the agents of every seed, paired by seed."""
+        """A form less its base, paired by seed: the mean over the agents of every seed, or with few seeds every agent's."""
         gains = self.gains(preset, form, measure)
-        return None if gains is None else difference(gains.mean(axis=0), preset, form, measure)
+        if gains is None:
+            return None
+        return difference(gains.mean(axis=0) if gains.shape[1] >= FEWEST else gains.ravel(), preset, form, measure)
 
     def kept(self, preset: str, measure: str) -> Estimate | None:
         """The rule's gain in the literal form's, both over all agents, with seeds resampled together."""
@@ -93,7 +107,7 @@ class Evidence:
             found = self.pooled(preset, "literal", measure)
             return found is not None and found.low is not None and found.low > 0
 
-        return [(preset, measure) for preset in PRESETS for measure in MEASURES if gains(preset, measure)]
+        return [(preset, measure) for preset in self.presets for measure in MEASURES if gains(preset, measure)]
 
 
 def difference(values: np.ndarray, *names: str) -> Estimate:
@@ -123,7 +137,7 @@ def kept_table(evidence: Evidence) -> list[str]:
 def floor_table(evidence: Evidence) -> list[str]:
     """The rule against its bases, all agents together."""
     rows = []
-    for preset in PRESETS:
+    for preset in evidence.presets:
         for measure, title in MEASURES.items():
             learned, found = evidence.learned(preset, measure), evidence.pooled(preset, "rule", measure)
             assert found is not None  # every agent was run with the rule
@@ -148,7 +162,7 @@ def floor_table(evidence: Evidence) -> list[str]:
 def agents_table(evidence: Evidence) -> list[str]:
     """Every agent: base, literal form and rule, and the rule's paired difference."""
     rows = []
-    for preset in PRESETS:
+    for preset in evidence.presets:
         for agent in AGENTS:
             cells = [place_name(preset), f"`{agent}`"]
             for measure in MEASURES:
@@ -200,6 +214,15 @@ def model_gain(evidence: Evidence) -> dict[str, Estimate]:
     }
 
 
+def cut_line(evidence: Evidence) -> list[str]:
+    """Which runs of the rule did not reach their end, and how far they got."""
+    cut = evidence.data.get("cut", {})
+    if not cut:
+        return []
+    told = ", ".join(f"`{name}` at {share:.0%}" for name, share in cut.items())
+    return [f"Cut off before the end of the run, and judged by what there is: {told}.\n"]
+
+
 def _scaled(values: Sequence[float]) -> list[str]:
     scale = max(map(abs, values))
     return [number(value, scale=scale) for value in values]
@@ -214,7 +237,9 @@ def block(evidence: Evidence) -> str:
         *kept_table(evidence),
         "\n**Whether it is below its base**, five agents together:\n",
         *floor_table(evidence),
-        "\n**Agent by agent** (means of base / the paper's form / the rule):\n",
+        "",
+        *cut_line(evidence),
+        "**Agent by agent** (means of base / the paper's form / the rule):\n",
         *agents_table(evidence),
         f"\n**When**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
         *course_table(evidence, *TAKEN),

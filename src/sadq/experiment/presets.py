@@ -103,8 +103,7 @@ DEFAULT = Config(
     alpha=(0.2,),
     batch_size=64,
     model=Gaussian(hidden=(128, 128), continuation=True),
-    gate=BatchReliability(),
-    guidance=GuidanceSettings(updates_per_collect=4, batch_size=128),
+    guidance=GuidanceSettings(updates_per_collect=4, batch_size=128, allowance=2.0),
     evaluations=40,
     **SHORT | {"learning_rate": (5e-4,), "updates_per_collect": 32, "soft_target_rate": 0.005},
 )

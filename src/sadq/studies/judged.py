@@ -21,15 +21,15 @@ from sadq.studies.tables import Table
 
 
 class Outcome:
-    """An arm's finished run read back: M seeds, S evaluations."""
+    """An arm's run read back, finished unless that is not asked for: M seeds, S evaluations."""
 
-    def __init__(self, arm: Arm, folder: Path):
+    def __init__(self, arm: Arm, folder: Path, finished: bool = True):
         self.arm, self.folder = arm, folder
         self.run, self.config, self.header = RunFolder.open(folder)
         result = self.run.finished
-        if result is None:
+        if result is None and finished:
             raise SadqError(f"{folder} is not finished: repeat the command that began it.")
-        self.result: dict[str, Any] = result
+        self.result: dict[str, Any] = result or {}
         self.seeds = [member["seed"] for member in self.header["members"]]
         rows = self.run.evaluations
         self.steps = np.array(sorted({row["step"] for row in rows}))
