@@ -170,7 +170,7 @@ def test_alpha_one_is_dqn_to_the_bit(more):
 
 def test_the_model_learns_what_follows():
     """Which arm pays is seen, and so is the end: of what a step leads to nothing else can be known."""
-    model = agent(model_learning_rate=0.01, model_updates=8).learn(400)
+    model = agent(model_learning_rate=0.01, model_updates=8).learn(800)
     with torch.no_grad():
         _, _, reward, logit = model.dynamics(torch.eye(3))
     np.testing.assert_allclose(reward, np.eye(3), atol=0.4)
@@ -183,7 +183,7 @@ def test_the_model_learns_what_follows():
 def test_a_saved_agent_is_the_same_and_learns_on(learned, tmp_path):
     learned.save(tmp_path / "agent")
     loaded = SADQDQN.load(tmp_path / "agent")
-    assert (loaded.alpha, loaded.gate, loaded.rollout, [*loaded.model_hidden]) == (0.3, "batch", "mean", [12, 10])
+    assert (loaded.alpha, loaded.gate, loaded.rollout, [*loaded.model_hidden]) == (0.3, "fixed", "mean", [12, 10])
     observations = np.random.default_rng(0).uniform(size=(20, 3)).astype("f4")
     both = [one.predict(observations, deterministic=True)[0] for one in (learned, loaded)]
     np.testing.assert_array_equal(*both)

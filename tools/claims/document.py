@@ -94,9 +94,9 @@ def rows_of(results: Results) -> list[Row]:
 
 
 def rule_section(evidence: never_loses.Evidence) -> list[str]:
-    """The rule that does not lose, beside the paper's form."""
+    """A rule of ours beside the paper's form."""
     return [
-        "\n## A rule that does not lose\n",
+        "\n## The gain without the loss\n",
         f"`{never_loses.RULE}` beside the paper's form, 20 seeds (LunarLander: 5), {len(never_loses.AGENTS)} agents together"
         f"\n({', '.join(f'`{agent}`' for agent in never_loses.AGENTS)}); CityFlow is not yet run. The rest, and what"
         "\nfollows from it: [docs/rule.md](docs/rule.md).\n",
