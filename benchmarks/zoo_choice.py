@@ -1,6 +1,6 @@
 """What the default preset is chosen by: settings for every environment, tried on seeds that report nothing.
 
-    PYTHONPATH=src python3 benchmarks/zoo_choice.py --form "64 updates, wide" --environment LunarLander-v3 --out FILE
+    PYTHONPATH=src python3 benchmarks/zoo_choice.py --form "the rule, wide" --environment LunarLander-v3 --out FILE
 
 Ten seeds from 100 on choose; ten from 0 on, in the same fleet, tell what the chosen one does. Step budgets and greedy
 episodes are those of `zoo.py`. A file a form and environment.

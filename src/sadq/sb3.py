@@ -85,9 +85,8 @@ class SADQDQN(DQN):
 
     `alpha` is the weight of the greedy value; 1 is DQN itself. It is raised where values would fall by more than
     `allowance` value gaps (None: never), and with gate "batch" where the model errs. `rollout` is a sampled successor (the
-    paper) or its mean.
-    `continuation` makes the score count whether the episode goes on. The model makes `model_updates` updates before
-    every gradient step. Observations are arrays of numbers; images and dictionaries are refused.
+    paper) or its mean. `continuation` makes the score count whether the episode goes on. The model makes `model_updates`
+    updates before every gradient step. Observations are arrays of numbers; images and dictionaries are refused.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """How far to trust the model: the weight alpha of the base choice, from the batch at hand.
 
-A gate is the one function that sees a whole batch. It compares how wrong the model's Bellman estimate is where the
-truth is known (`bellman_error`, on transitions that really happened) with what is at stake at s'. While the model
-errs more than the actions differ, alpha is 1 and the target is the base agent's own.
+A gate, and the allowance that may come after it, are what sees a whole batch. A gate compares how wrong the model's
+Bellman estimate is where the truth is known (`bellman_error`, on transitions that really happened) with what is at stake
+at s'. While the model errs more than the actions differ, alpha is 1 and the target is the base agent's own.
 """
 
 from dataclasses import dataclass
