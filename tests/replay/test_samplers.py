@@ -93,7 +93,7 @@ def test_prioritised_draws_follow_the_priorities():
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6])
 def test_prioritised_draws_follow_priorities_to_their_exponent_on_a_ring_half_full(exponent):
-    sampler = PrioritisedSampler(RING, exponent, importance=0.4)
+    sampler = PrioritisedSampler(RING, exponent)
     memory = sampler.add(sampler.init(), jnp.int32(0), 12)
     priority = np.random.default_rng(1).uniform(0.01, 3.0, 24).astype(np.float32)
     signs = np.where(np.arange(24) % 2 == 0, 1, -1)  # a priority is a size
@@ -102,6 +102,12 @@ def test_prioritised_draws_follow_priorities_to_their_exponent_on_a_ring_half_fu
     share = (priority.astype(np.float64) + 1e-6) ** exponent
     assert observed[24:].sum() == 0
     assert stats.chisquare(observed[:24], 64_000 * share / share.sum()).pvalue > 1e-3
+
+
+def test_a_sampler_is_by_default_what_its_choice_is():
+    """For a sampler of one's own that is made of ours."""
+    made, choice = PrioritisedSampler(RING), Prioritised()
+    assert (made.exponent, made.importance) == (choice.exponent, choice.importance) == (0.6, 0.4)
 
 
 def test_importance_weights_undo_the_priorities():

@@ -121,7 +121,7 @@ class PrioritisedSampler:
 
     depends_on_updates: ClassVar[bool] = True
 
-    def __init__(self, store: Store, exponent: float, importance: float):
+    def __init__(self, store: Store, exponent: float = 0.6, importance: float = 0.4):
         self.store, self.exponent, self.importance = store, exponent, importance
         size = store.rows * store.lanes
         self.block = max(1, round(size**0.5))
