@@ -1,4 +1,4 @@
-"""Chooses the rule that is meant never to lose: forms of the gate on whole runs, on seeds that report nothing.
+"""Chooses the rule that is meant never to lose: forms of it on whole runs, on seeds that report nothing.
 
     PYTHONPATH=src python3 benchmarks/rule_choice.py fleets                      # what to train, for fleets.py
     PYTHONPATH=src python3 benchmarks/rule_choice.py choose POOL --out FILE      # what it says; prints the form chosen
