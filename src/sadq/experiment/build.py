@@ -219,6 +219,7 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         samples=own.samples,
         chunk=own.action_chunk,
         candidates=own.candidates,
+        agreement=own.agreement,
         allowance=own.allowance,
     )
 

@@ -59,6 +59,8 @@ class GuidanceSettings:
     """Actions rolled out at once, to bound memory where there are many; None: all."""
     candidates: int | None = None
     """Roll out only so many actions, those with the best target values; None: all (the paper)."""
+    agreement: float | None = None
+    """The model is heard from so much agreement with the base beyond chance on, wholly from twice; None: always."""
     allowance: float | None = None
     """Values may fall by so many value gaps in all for hearing the model; None: by any number (the paper)."""
 
@@ -67,7 +69,7 @@ class GuidanceSettings:
         at_least(self, 1, "updates_per_collect", "batch_size", "samples")
         at_least(self, 1, "action_chunk", "candidates", or_none=True)
         positive(self, "learning_rate")
-        positive(self, "allowance", or_none=True)
+        positive(self, "agreement", "allowance", or_none=True)
 
 
 @typed

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
+from sadq.core.agreement import ChoiceAgreement
 from sadq.core.bootstrap import Choice, best_value, guided, legal_values
 from sadq.core.gates import Fixed, Gate, within_allowance
 from sadq.core.optimisers import Adam, Optimiser
@@ -65,6 +66,7 @@ class Guidance:
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all
+    agreement: float | None = None  # beyond chance with the base's choice, which the model needs to be heard; None: none
     allowance: float | None = None  # value gaps that values may fall by for hearing the model; None: any number
 
     def model_loss(
@@ -74,6 +76,12 @@ class Guidance:
         noise_keys = keys.range_of(keys.purpose(key, "noise"), 0, batch.reward.shape[0])
         losses, parts = jax.vmap(lambda one, noise_key: model.loss(one, noise_key, features))(batch, noise_keys)
         return jnp.mean(losses), parts
+
+    def trusting(self, alpha: Array, agreement: ChoiceAgreement | None) -> Array:
+        """The member's alpha, raised where its model has not agreed enough with the base to be heard."""
+        if self.agreement is None or agreement is None:
+            return alpha
+        return 1 - (1 - alpha) * agreement.trust(self.agreement)
 
     def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics]:
         """The base's choices [B] mixed with the model's, and f32[B] each: the base's weight, and what the gate saw."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 
 from sadq import keys
+from sadq.core.agreement import ChoiceAgreement
 from sadq.core.bootstrap import Rule, best_value
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.networks.network import Network
@@ -21,6 +22,7 @@ class Targets(NamedTuple):
     returns: PyTree
     bootstrap: Array  # f32[B]: what the choice at s' is expected to be worth
     diagnostics: Metrics  # f32[B] each
+    agreement: ChoiceAgreement | None = None  # of the model's choice with the base's, where one is needed
 
 
 class Rules(NamedTuple):
@@ -59,11 +61,15 @@ def batch_targets(rules: Rules, online: Network, target: Network, key: Key, nois
     chosen = jax.vmap(lambda z, one: z.under(one))(returns, choice)
     worth = jax.vmap(lambda z: z.mean)(chosen)
     diagnostics: Metrics = {}
+    agreement = None
     if rules.guidance is not None:
+        chosen_by = choice.actions[:, 0], choice.actions[:, -1]
+        if rules.guidance.agreement is not None:
+            agreement = ChoiceAgreement.of_batch(*chosen_by, rules.guidance.action_count)
         diagnostics = {
             **measured,
-            "disagreement": (choice.actions[:, 0] != choice.actions[:, -1]) * 1.0,
+            "disagreement": (chosen_by[0] != chosen_by[1]) * 1.0,
             "greedy_minus_mixed": jax.vmap(best_value)(target_q, batch.next_mask) - worth,
         }
     backed_up = jax.vmap(lambda z, reward, discount: z.backup(reward, discount))
-    return Targets(backed_up(chosen, batch.reward, batch.discount), worth, diagnostics)
+    return Targets(backed_up(chosen, batch.reward, batch.discount), worth, diagnostics, agreement)

@@ -22,6 +22,7 @@ RECORDED = {
     "overestimation": "The value predicted at an episode's first step minus the discounted return that followed; "
     "zero is right.",
     "disagreement": "The share of samples on which the model's choice is not the base's.",
+    "agreement": "How much oftener the model's choice is the base's than by chance: 0 is no oftener, 1 always.",
     "alpha": "The weight of the base's choice in the target: 1 is the base agent.",
 }
 EVALUATED = ("returns", "overestimation")  # on a few episodes only, hence smoothed where there are many

@@ -7,6 +7,7 @@ QUANTITIES = {
     "delta_q": "ΔQ",
     "overestimation": "Overestimation",
     "disagreement": "Disagreement",
+    "agreement": "Agreement beyond chance",
     "alpha": "α after the gate",
     "model_state_loss": "Model: error of the next state",
     "model_reward_loss": "Model: error of the reward",

@@ -1,0 +1,77 @@
+"""A model that must agree with the base before it is heard: what an update remembers of both, and what follows from it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tables import (
+    numbers,
+    one_hot,
+    phase_of,
+    state_of,
+    table_guidance,
+    table_learner,
+    table_model,
+    table_network,
+    update_of,
+)
+
+from sadq.core.agreement import MEMORY, ChoiceAgreement
+from sadq.learning.guidance import Seen
+from sadq.learning.learner import Learner
+from sadq.learning.state import LearnerState
+from sadq.types import Batch, Transition
+from tiny import KEY
+
+VALUES = [[1.0, 0.0], [0.0, 1.0]]
+MODEL = table_model([[0.0, 5.0], [0.0, 5.0]], [[0, 0], [0, 0]])
+"""Prefers the second action everywhere, with which the values of the second state agree."""
+
+
+def learner_needing(agreement: float | None) -> Learner:
+    return table_learner(2, 2, guidance=table_guidance(MODEL, 2, agreement=agreement))
+
+
+def seen(*following: int) -> Seen:
+    count = len(following)
+    states, off = one_hot(2, *following), jnp.zeros(count, bool)
+    action, reward = jnp.zeros(count, int), jnp.zeros(count)
+    batch = Batch(states, action, reward, states, jnp.full(count, 0.5))
+    return Seen(batch, Transition(states, action, reward, states, off, off), off)
+
+
+def state(agreement: float | None) -> LearnerState:
+    remembered = None if agreement is None else ChoiceAgreement(jnp.float32(agreement), jnp.float32(0.0))
+    return state_of(table_network(VALUES), model=MODEL)._replace(agreement=remembered)
+
+
+@pytest.mark.parametrize(("agreement", "alpha"), [(0.0, 1.0), (0.1, 1.0), (0.15, 0.6), (0.2, 0.2), (1.0, 0.2)])
+def test_a_model_is_heard_as_far_as_it_agreed(agreement, alpha):
+    found = learner_needing(0.1).targets(state(agreement), numbers(alpha=0.2), KEY, seen(0, 1))
+    np.testing.assert_allclose(found.diagnostics["alpha"][0], alpha, rtol=1e-5)
+    # The base's actions are worth 1; the model's is worth 0 at the first state.
+    np.testing.assert_allclose(found.bootstrap[0], [alpha, 1.0], rtol=1e-5)
+
+
+def test_without_enough_agreement_a_target_is_the_base_s_to_the_bit():
+    plain = table_learner(2, 2).targets(state_of(table_network(VALUES)), numbers(), KEY, seen(0, 1))
+    found = learner_needing(0.1).targets(state(0.1), numbers(alpha=0.2), KEY, seen(0, 1))
+    np.testing.assert_array_equal(found.returns.values, plain.returns.values)
+
+
+def test_every_update_remembers_how_far_both_agreed():
+    """On three of four samples; by chance on three too, for the model always takes the same action."""
+    learner, hyper = learner_needing(0.1), numbers(alpha=0.2)
+    run = jax.jit(lambda own: learner.value_update(own, phase_of(learner, hyper), update_of(seen(1, 0, 1, 1))))
+    after, _, measured = run(state(0.4))
+    np.testing.assert_allclose(after.agreement.same, 0.4 + (0.75 - 0.4) / MEMORY, rtol=1e-5)
+    np.testing.assert_allclose(after.agreement.by_chance, 0.75 / MEMORY, rtol=1e-5)
+    np.testing.assert_allclose(measured["agreement"], [after.agreement.beyond_chance] * 4, rtol=1e-6)
+
+
+def test_without_a_need_nothing_is_remembered():
+    learner, hyper = learner_needing(None), numbers(alpha=0.2)
+    after, _, measured = learner.value_update(state(None), phase_of(learner, hyper), update_of(seen(1, 0)))
+    assert after.agreement is None and "agreement" not in measured
+    assert learner.init(hyper).agreement is None
+    assert learner_needing(0.1).init(hyper).agreement == ChoiceAgreement.of_nothing()
