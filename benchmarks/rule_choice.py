@@ -32,6 +32,10 @@ from claims.never_loses import AGENTS, ALLOWED, KEPT, MEASURES, PRESETS  # noqa:
 
 GATED = "gate=batch,gate.slope=4,model.continuation=true,"
 FORMS = {
+    **{
+        f"allowance 2, agreement {needed}": f"+sadq:guidance.allowance=2,guidance.agreement={needed}"
+        for needed in (0.03, 0.05)
+    },
     "allowance 2": "+sadq:guidance.allowance=2",
     **{
         f"allowance {size}, continuation": f"+sadq:model.continuation=true,guidance.allowance={size}" for size in (1, 2)

@@ -21,19 +21,23 @@ from sadq.networks import Dense
 
 RULE = {
     "gate": Fixed(),
-    "guidance": GuidanceSettings(updates_per_collect=4, batch_size=128, allowance=2.0),
+    "guidance": GuidanceSettings(updates_per_collect=4, batch_size=128, agreement=0.05, allowance=2.0),
 }
+CONSTANT = {"learning_rate_schedule": "constant"}
 WIDE = {"encoder": Dense((256, 256))}
 OFTEN = RULE | {"updates_per_collect": 64, "batch_size": 128}
 MORE = OFTEN | WIDE
 FORMS: dict[str, dict[str, Any]] = {
     "the rule": RULE,
+    "the rule, constant rate": RULE | CONSTANT,
+    "the rule, 64 updates": RULE | {"updates_per_collect": 64},
+    "the rule, 64 updates, constant rate": RULE | {"updates_per_collect": 64} | CONSTANT,
     "the rule, wide": RULE | WIDE,
     "the rule, 64 updates of 128": OFTEN,
-    "the rule, 64 updates of 128, constant rate": OFTEN | {"learning_rate_schedule": "constant"},
+    "the rule, 64 updates of 128, constant rate": OFTEN | CONSTANT,
     "the rule, wide, 64 updates of 128": MORE,
     "the rule, wide, 64 updates of 128, one step": MORE | {"n_step": 1},
-    "the rule, wide, 64 updates of 128, constant rate": MORE | {"learning_rate_schedule": "constant"},
+    "the rule, wide, 64 updates of 128, constant rate": MORE | CONSTANT,
     "the rule, wide, 64 updates of 128, epsilon 0.1": MORE | {"epsilon": Epsilon(end=(0.1,))},
 }
 SEEDS = [*range(100, 110), *range(10)]
