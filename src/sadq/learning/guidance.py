@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.core.agreement import ChoiceAgreement
 from sadq.core.bootstrap import Choice, best_value, guided, legal_values
-from sadq.core.gates import Fixed, Gate, within_allowance
+from sadq.core.gates import Fixed, Gate, lowering_and_gap, within_allowance
+from sadq.core.hearing import Record
 from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.rollout import bellman_estimate, rollout_scores
 from sadq.core.schedules import EverySlot, Pacing
@@ -77,14 +77,14 @@ class Guidance:
         losses, parts = jax.vmap(lambda one, noise_key: model.loss(one, noise_key, features))(batch, noise_keys)
         return jnp.mean(losses), parts
 
-    def trusting(self, alpha: Array, agreement: ChoiceAgreement | None) -> Array:
-        """The member's alpha, raised where its model has not agreed enough with the base to be heard."""
-        if self.agreement is None or agreement is None:
+    def hearing(self, alpha: Array, record: Record | None) -> Array:
+        """The member's alpha, raised where its model has not earned to be heard."""
+        if self.agreement is None or record is None:
             return alpha
-        return 1 - (1 - alpha) * agreement.trust(self.agreement)
+        return 1 - (1 - alpha) * record.heard(alpha, self.agreement)
 
-    def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics]:
-        """The base's choices [B] mixed with the model's, and f32[B] each: the base's weight, and what the gate saw."""
+    def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics, Record | None]:
+        """The base's choices [B] mixed with the model's; f32[B] each, the base's weight and what the gate saw; the record."""
         scores, mask = self.scores(advice, seen.batch), seen.batch.next_mask
         error, measured = jnp.zeros(seen.terminal.shape), Metrics()
         if self.gate.uses_error:
@@ -93,7 +93,11 @@ class Guidance:
         alpha = self.gate(advice.alpha, base, advice.target_q, scores, error, mask)
         if self.allowance is not None:
             alpha = within_allowance(alpha, base, advice.target_q, scores, seen.batch.discount, self.allowance, mask)
-        return jax.vmap(guided)(base, scores, alpha, mask), {"alpha": alpha, **measured}
+        choice, record = jax.vmap(guided)(base, scores, alpha, mask), None
+        if self.agreement is not None:
+            lowered = lowering_and_gap(1.0, base, advice.target_q, scores, seen.batch.discount, mask)
+            record = Record.of_batch(choice.actions[:, 0], choice.actions[:, -1], self.action_count, *lowered)
+        return choice, {"alpha": alpha, **measured}, record
 
     def scores(self, advice: Advice, batch: Batch) -> Array:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from sadq import keys
-from sadq.core.agreement import ChoiceAgreement
 from sadq.core.bootstrap import Rule, best_value
 from sadq.core.ensembles import Single
 from sadq.core.gates import value_gap
+from sadq.core.hearing import Record
 from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.schedules import learning_rate_factor
 from sadq.learning.guidance import Advice, Guidance, Seen
@@ -73,15 +73,15 @@ class Learner:
     def init(self, hyper: Hyper) -> LearnerState:
         """Networks drawn from the member's seed; the target starts as a copy of the online ones."""
         networks = make_ensemble(self.make_network, hyper.stream("network"), self.ensemble.size)
-        model = pacing = agreement = None
+        model = pacing = record = None
         if self.guidance is not None:
             made = self.guidance.make_model(hyper.stream("model"))
             model = trainable(made, model_movers(made))
             pacing = self.guidance.pacing.init()
-            agreement = None if self.guidance.agreement is None else ChoiceAgreement.of_nothing()
+            record = None if self.guidance.agreement is None else Record.empty()
         online = networks if self.refit is None else self.refit.drawn(networks, hyper, jnp.int32(-1))
         statistics = Statistics.of_nothing(networks.encoder.mean.shape[1:]) if self.normalises else None
-        return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics, agreement)
+        return LearnerState(trainable(online, online.movers()), networks, model, pacing, statistics, record)
 
     def learn(
         self,
@@ -238,9 +238,9 @@ class Learner:
 
         diagnostics = {"loss": losses, "q": of_networks(best_value), "delta_q": of_networks(value_gap)}
         averaged = {name: jnp.mean(one, axis=0) for name, one in (targets.diagnostics | diagnostics).items()}
-        if state.agreement is not None:
-            state = state._replace(agreement=state.agreement.then(jax.tree.map(jnp.mean, targets.agreement)))
-            averaged["agreement"] = jnp.broadcast_to(state.agreement.beyond_chance, weight.shape[-1:])
+        if state.record is not None:
+            state = state._replace(record=state.record.then(jax.tree.map(jnp.mean, targets.record)))
+            averaged["agreement"] = jnp.full(count, state.record.agreement)
         return state, jnp.mean(priority, axis=0), averaged
 
     def _moved(self, state: LearnerState, phase: Phase, gradient: PyTree, loss: Array) -> LearnerState:
@@ -265,7 +265,7 @@ class Learner:
         if self.guidance is not None:
             assert state.model is not None
             model, legal = state.model.parameters, self.legal_for(hyper)
-            alpha = self.guidance.trusting(hyper.alpha, state.agreement)
+            alpha = self.guidance.hearing(hyper.alpha, state.record)
 
             def advice(target: Network, target_q: Array) -> Advice:
                 return Advice(model, target, target_q, alpha, hyper.discount, legal, key)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sadq import keys
-from sadq.core.agreement import ChoiceAgreement
+from sadq.core.hearing import Record
 from sadq.learning.guidance import Seen
 from sadq.learning.optimiser import Trainable
 from sadq.networks.network import Network
@@ -37,7 +37,7 @@ class LearnerState(NamedTuple):
     model: Trainable | None  # of a dynamics model; None without SADQ
     pacing: PyTree = None  # the memory of what paces its updates; None where every slot has one
     statistics: PyTree = None  # of what was seen, see `normalising.py`; None where observations are taken as they are
-    agreement: ChoiceAgreement | None = None  # of the model's choice with the base's; None where none is needed
+    record: Record | None = None  # of what may earn the model a hearing; None where it has one anyway
 
 
 class Phase(NamedTuple):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 
 from sadq import keys
-from sadq.core.agreement import ChoiceAgreement
 from sadq.core.bootstrap import Rule, best_value
+from sadq.core.hearing import Record
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.networks.network import Network
 from sadq.types import Array, Key, Metrics, PyTree
@@ -22,7 +22,7 @@ class Targets(NamedTuple):
     returns: PyTree
     bootstrap: Array  # f32[B]: what the choice at s' is expected to be worth
     diagnostics: Metrics  # f32[B] each
-    agreement: ChoiceAgreement | None = None  # of the model's choice with the base's, where one is needed
+    record: Record | None = None  # of what may earn the model a hearing, where it has to
 
 
 class Rules(NamedTuple):
@@ -56,20 +56,17 @@ def batch_targets(rules: Rules, online: Network, target: Network, key: Key, nois
     # Dropped by the compiler where the rule does not look at it.
     online_q = means(online.drawn(keys.purpose(noise_key, "select")))
     choice = jax.vmap(rules.base)(online_q, target_q, batch.next_mask)
+    record = None
     if rules.guidance is not None and rules.advice is not None:
-        choice, measured = rules.guidance.guide(choice, rules.advice(target, target_q), seen)
+        choice, measured, record = rules.guidance.guide(choice, rules.advice(target, target_q), seen)
     chosen = jax.vmap(lambda z, one: z.under(one))(returns, choice)
     worth = jax.vmap(lambda z: z.mean)(chosen)
     diagnostics: Metrics = {}
-    agreement = None
     if rules.guidance is not None:
-        chosen_by = choice.actions[:, 0], choice.actions[:, -1]
-        if rules.guidance.agreement is not None:
-            agreement = ChoiceAgreement.of_batch(*chosen_by, rules.guidance.action_count)
         diagnostics = {
             **measured,
-            "disagreement": (chosen_by[0] != chosen_by[1]) * 1.0,
+            "disagreement": (choice.actions[:, 0] != choice.actions[:, -1]) * 1.0,
             "greedy_minus_mixed": jax.vmap(best_value)(target_q, batch.next_mask) - worth,
         }
     backed_up = jax.vmap(lambda z, reward, discount: z.backup(reward, discount))
-    return Targets(backed_up(chosen, batch.reward, batch.discount), worth, diagnostics, agreement)
+    return Targets(backed_up(chosen, batch.reward, batch.discount), worth, diagnostics, record)

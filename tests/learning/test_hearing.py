@@ -1,4 +1,4 @@
-"""A model that must agree with the base before it is heard: what an update remembers of both, and what follows from it."""
+"""A model that must earn its hearing: what an update remembers, and what follows from it."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from tables import (
     update_of,
 )
 
-from sadq.core.agreement import MEMORY, ChoiceAgreement
+from sadq.core.hearing import MEMORY, Record
 from sadq.learning.guidance import Seen
 from sadq.learning.learner import Learner
 from sadq.learning.state import LearnerState
@@ -41,8 +41,9 @@ def seen(*following: int) -> Seen:
 
 
 def state(agreement: float | None) -> LearnerState:
-    remembered = None if agreement is None else ChoiceAgreement(jnp.float32(agreement), jnp.float32(0.0))
-    return state_of(table_network(VALUES), model=MODEL)._replace(agreement=remembered)
+    """Before whose update hearing the model cost more than is bearable."""
+    remembered = None if agreement is None else Record(*map(jnp.float32, (agreement, 0.0, 1e6, 1.0)))
+    return state_of(table_network(VALUES), model=MODEL)._replace(record=remembered)
 
 
 @pytest.mark.parametrize(("agreement", "alpha"), [(0.0, 1.0), (0.1, 1.0), (0.15, 0.6), (0.2, 0.2), (1.0, 0.2)])
@@ -59,19 +60,21 @@ def test_without_enough_agreement_a_target_is_the_base_s_to_the_bit():
     np.testing.assert_array_equal(found.returns.values, plain.returns.values)
 
 
-def test_every_update_remembers_how_far_both_agreed():
-    """On three of four samples; by chance on three too, for the model always takes the same action."""
+def test_every_update_remembers_how_far_both_agreed_and_what_disagreement_costs():
+    """They agree on three of four samples; by chance on three too, for the model always takes the same action."""
     learner, hyper = learner_needing(0.1), numbers(alpha=0.2)
     run = jax.jit(lambda own: learner.value_update(own, phase_of(learner, hyper), update_of(seen(1, 0, 1, 1))))
     after, _, measured = run(state(0.4))
-    np.testing.assert_allclose(after.agreement.same, 0.4 + (0.75 - 0.4) / MEMORY, rtol=1e-5)
-    np.testing.assert_allclose(after.agreement.by_chance, 0.75 / MEMORY, rtol=1e-5)
-    np.testing.assert_allclose(measured["agreement"], [after.agreement.beyond_chance] * 4, rtol=1e-6)
+    # At the other sample the model's action is worth 1 less, of which half is bootstrapped.
+    of_batch = np.array([0.75, 0.75, 0.5 * 0.25, 0.5 * 1.0])
+    before = np.array([0.4, 0.0, 1e6, 1.0])
+    np.testing.assert_allclose(after.record, before + (of_batch - before) / MEMORY, rtol=1e-5)
+    np.testing.assert_allclose(measured["agreement"], [after.record.agreement] * 4, rtol=1e-6)
 
 
 def test_without_a_need_nothing_is_remembered():
     learner, hyper = learner_needing(None), numbers(alpha=0.2)
     after, _, measured = learner.value_update(state(None), phase_of(learner, hyper), update_of(seen(1, 0)))
-    assert after.agreement is None and "agreement" not in measured
-    assert learner.init(hyper).agreement is None
-    assert learner_needing(0.1).init(hyper).agreement == ChoiceAgreement.of_nothing()
+    assert after.record is None and "agreement" not in measured
+    assert learner.init(hyper).record is None
+    assert learner_needing(0.1).init(hyper).record == Record.empty()
