@@ -66,7 +66,9 @@ class Guidance:
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all
-    agreement: float | None = None  # beyond chance with the base's choice, which the model needs to be heard; None: none
+    agreement: float | None = (
+        None  # beyond chance with the base's choice, which the model needs to be heard; None: none
+    )
     allowance: float | None = None  # value gaps that values may fall by for hearing the model; None: any number
 
     def model_loss(
@@ -84,7 +86,7 @@ class Guidance:
         return 1 - (1 - alpha) * record.heard(alpha, self.agreement)
 
     def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics, Record | None]:
-        """The base's choices [B] mixed with the model's; f32[B] each, the base's weight and what the gate saw; the record."""
+        """The base's choices [B] mixed with the model's; what was measured, f32[B] each; what goes into the record."""
         scores, mask = self.scores(advice, seen.batch), seen.batch.next_mask
         error, measured = jnp.zeros(seen.terminal.shape), Metrics()
         if self.gate.uses_error:

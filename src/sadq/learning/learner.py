@@ -239,8 +239,8 @@ class Learner:
         diagnostics = {"loss": losses, "q": of_networks(best_value), "delta_q": of_networks(value_gap)}
         averaged = {name: jnp.mean(one, axis=0) for name, one in (targets.diagnostics | diagnostics).items()}
         if state.record is not None:
-            state = state._replace(record=state.record.then(jax.tree.map(jnp.mean, targets.record)))
-            averaged["agreement"] = jnp.full(count, state.record.agreement)
+            record = state.record.then(jax.tree.map(jnp.mean, targets.record))
+            state, averaged["agreement"] = state._replace(record=record), jnp.full(count, record.agreement)
         return state, jnp.mean(priority, axis=0), averaged
 
     def _moved(self, state: LearnerState, phase: Phase, gradient: PyTree, loss: Array) -> LearnerState:
