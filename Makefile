@@ -4,7 +4,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
-INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Bytecode is then made of what is imported rather than of everything, which takes as long as the rest.
+INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 DEMO := runs/demo
 # Fewer cannot settle three measures at once.
 SEEDS ?= 10
@@ -31,7 +32,7 @@ run: $(INSTALLED)  ## Train a base agent and its +SADQ twin on paired seeds, and
 # instructions, which round a product and a sum at once where the compiler happens to see both, two programs that compute the
 # same thing give the same bits although they are compiled like this. Some are compared once more as a user's are compiled:
 # all of them where a processor has no such choice.
-QUICKLY := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+QUICKLY := --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 --xla_backend_optimization_level=0
 ifneq ($(filter x86_64 AMD64,$(shell uname -m)),)
 QUICKLY += --xla_cpu_max_isa=AVX
 FAST := not learning and not thorough

@@ -32,9 +32,9 @@ MIXED = {  # CoAct learns as QR-DQN does
     "iqn": Implicit(levels=4, cosines=8, mixing="mixture"),
     "fqf": Fraction(levels=4, cosines=8, mixing="mixture"),
 }
-MARKS = {"dueling": pytest.mark.users} | dict.fromkeys(("double", "teg", "coact"), pytest.mark.thorough)
-"""Three rows put parts together that others have between them: Double's rule is Rainbow's, TEG is Rainbow without noise,
-CoAct is QR-DQN but for what a deviation is."""
+MARKS = {"dueling": pytest.mark.users} | dict.fromkeys(("double", "c51", "teg", "coact"), pytest.mark.thorough)
+"""Four rows put parts together that others have between them: Double's rule and C51's head are Rainbow's, TEG is Rainbow
+without noise, CoAct is QR-DQN but for what a deviation is."""
 EARLY, CHUNKS = 2, 12
 EXACT, HEARD, BROKEN = range(3)  # the members of a guided fleet
 

@@ -103,7 +103,14 @@ def test_without_deterministic_it_explores_as_often_as_at_this_point_of_training
 
 @pytest.mark.parametrize(
     ("agent", "varies"),
-    [("rainbow", True), ("bdqn", True), ("teg", True), ("coact", True), ("iqn", True), ("sunrise", False)],
+    [
+        ("rainbow", True),
+        ("bdqn", True),
+        ("teg", True),
+        pytest.param("coact", True, marks=pytest.mark.thorough),
+        ("iqn", True),
+        ("sunrise", False),
+    ],
 )
 def test_every_exploration_predicts_with_and_without_chance(agent, varies):
     """Deterministic is the policy that evaluation plays; exploring is behaviour at an episode's first step."""

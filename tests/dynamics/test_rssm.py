@@ -241,7 +241,9 @@ def _head(made: RSSMModel):
     return made.continuation
 
 
-@pytest.mark.parametrize("settings", [{"newest_frame": True}, {"space": "embedding"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [pytest.param({"newest_frame": True}, marks=pytest.mark.thorough), {"space": "embedding"}], ids=str
+)
 def test_members_side_by_side_are_as_they_are_alone(settings):
     member_keys = keys.range_of(KEY, 0, 2)
     alone = [RSSM(**(SMALL | settings)).build(SHAPE, key) for key in member_keys]

@@ -59,7 +59,7 @@ def lived(made):
             "dqn+sadq",
             {"learning_starts": 36, "target_update_interval": 36, "soft_target_rate": None, "replay": "prioritised"},
         ),
-        ("bdqn", {}),
+        pytest.param("bdqn", {}, marks=pytest.mark.thorough),
     ],
 )
 def test_a_collect_is_learned_from_beside_the_next_one(agent, fields, monkeypatch):

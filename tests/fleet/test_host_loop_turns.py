@@ -66,7 +66,7 @@ def halved_loop(made, workers):
 @pytest.mark.parametrize(
     ("agent", "environment", "workers"),
     [
-        ("bdqn", "BitFlip-4", 0),
+        pytest.param("bdqn", "BitFlip-4", 0, marks=pytest.mark.thorough),
         ("teg", "CartPole-v1", 1),
         pytest.param("rainbow", "Acrobot-v1", 0, marks=pytest.mark.thorough),
         ("dueling+sadq", "CartPole-v1", 1),

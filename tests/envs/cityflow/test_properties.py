@@ -36,7 +36,7 @@ def assert_equals_reference(run: Simulation, phases: np.ndarray) -> None:
     assert {trip: step for trip, step in enumerate(run.entered) if step >= 0} == reference.entered
 
 
-@pytest.mark.parametrize(("seed", "interval"), [(3, 0.5), (4, 0.3)])
+@pytest.mark.parametrize(("seed", "interval"), [pytest.param(3, 0.5, marks=pytest.mark.thorough), (4, 0.3)])
 def test_arrays_and_plain_rules_agree_whatever_the_interval(tmp_path: Path, seed: int, interval: float) -> None:
     config = nets.write_random(tmp_path, seed, 2, 2, interval)
     built = road_network.build(files.read_scenario(config))
