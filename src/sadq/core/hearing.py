@@ -17,14 +17,12 @@ MEMORY = 100
 """Updates over which everything here is averaged: one batch is too few samples to tell agreement from chance."""
 BEARABLE = 5.0
 """Value gaps, by which values fall in all for hearing a model, from which on it needs to agree; it needs not at half."""
-
-
 SMALLEST = 1e-30
 """Instead of what may be zero below a fraction line."""
 
 
 class Record(NamedTuple):
-    """Running means over batches, f32[] each, from 0 on: only their ratios are looked at."""
+    """Running means over batches, f32[] each; from 0 on, so that there is no agreement at first."""
 
     same: Array  # the share of samples on which base and model choose the same action
     by_chance: Array  # what that would be if both did not look at the state

@@ -66,9 +66,7 @@ class Guidance:
     samples: int = 1
     chunk: int | None = None
     candidates: int | None = None  # actions with the best target values that are rolled out; None: all
-    agreement: float | None = (
-        None  # beyond chance with the base's choice, which the model needs to be heard; None: none
-    )
+    agreement: float | None = None  # with the base beyond chance that the model needs to be heard; None: none
     allowance: float | None = None  # value gaps that values may fall by for hearing the model; None: any number
 
     def model_loss(
