@@ -143,6 +143,14 @@ def test_the_batch_gate_opens_as_far_as_the_model_is_right(error, expected):
     np.testing.assert_allclose(gated(Fixed())(shifted(error)), 0.2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("error", [-0.7, 0.7])
+def test_what_is_told_of_an_error_is_its_size(error):
+    learner = table_learner(4, 2, guidance=table_guidance(MODEL, 2, gate=BatchReliability()))
+    network, model = table_network(VALUES), shifted(error)
+    found = learner.targets(state_of(network, network, model), numbers(alpha=0.2), KEY, happened(*PERFECT))
+    np.testing.assert_allclose(found.diagnostics["bellman_error"][0], 0.7, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("error", "opens"), [(0.0, True), (2.9, True), (3.1, False), (1e9, False)])
 def test_the_sample_gate_opens_where_the_model_prefers_its_action_by_more_than_it_errs(error, opens):
     """At s' = 1 it prefers action 0, by 3, to the target's action 1; at s' = 2 it agrees."""
