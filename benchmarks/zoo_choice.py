@@ -1,62 +1,112 @@
 """What the default preset is chosen by: settings for every environment, tried on seeds that report nothing.
 
-    PYTHONPATH=src python3 benchmarks/zoo_choice.py --form "the rule, wide" --environment LunarLander-v3 --out FILE
+    python3 benchmarks/zoo_choice.py try --form "64 updates, constant rate" --environment LunarLander-v3 --out FOLDER
+    python3 benchmarks/zoo_choice.py choose --out FOLDER
+    python3 benchmarks/zoo_choice.py try --form chosen --agent iqn --seeds 0 1 2 3 4 --environment BitFlip-6 --out FOLDER
 
 Ten seeds from 100 on choose; ten from 0 on, in the same fleet, tell what the chosen one does. Step budgets and greedy
-episodes are those of `zoo.py`. A file a form and environment.
+episodes are those of `zoo.py`, whose file has the peer's. A file a form, agent and environment. `choose` takes the form
+that on its ten seeds is at least level with the peer, in the mean and in the worst seed, on the most environments; of equals
+the one with the least work.
 """
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import machine
+import numpy as np
 from measure import say, write_json
-from zoo import STEPS, by_us
+from zoo import PEER, STEPS, by_us
 
-from sadq.core.gates import Fixed
-from sadq.experiment.config import Epsilon, GuidanceSettings
+from sadq.agents import AGENTS, parse_agent
 from sadq.experiment.presets import DEFAULT
-from sadq.networks import Dense
+from sadq.exploration import EpsilonZ, RandomAction
 
-RULE = {
-    "gate": Fixed(),
-    "guidance": GuidanceSettings(updates_per_collect=4, batch_size=128, agreement=0.05, allowance=2.0),
-}
+HERE = Path(__file__).resolve().parent
+CHOSEN = "chosen"
 CONSTANT = {"learning_rate_schedule": "constant"}
-WIDE = {"encoder": Dense((256, 256))}
-OFTEN = RULE | {"updates_per_collect": 64, "batch_size": 128}
-MORE = OFTEN | WIDE
+OFTEN = {"updates_per_collect": 64}
+HELD = {"deviation": EpsilonZ()}
 FORMS: dict[str, dict[str, Any]] = {
-    "the rule": RULE,
-    "the rule, constant rate": RULE | CONSTANT,
-    "the rule, 64 updates": RULE | {"updates_per_collect": 64},
-    "the rule, 64 updates, constant rate": RULE | {"updates_per_collect": 64} | CONSTANT,
-    "the rule, wide": RULE | WIDE,
-    "the rule, 64 updates of 128": OFTEN,
-    "the rule, 64 updates of 128, constant rate": OFTEN | CONSTANT,
-    "the rule, wide, 64 updates of 128": MORE,
-    "the rule, wide, 64 updates of 128, one step": MORE | {"n_step": 1},
-    "the rule, wide, 64 updates of 128, constant rate": MORE | CONSTANT,
-    "the rule, wide, 64 updates of 128, epsilon 0.1": MORE | {"epsilon": Epsilon(end=(0.1,))},
+    "32 updates": {},
+    "32 updates, constant rate": CONSTANT,
+    "32 updates, actions held": HELD,
+    "32 updates, constant rate, actions held": CONSTANT | HELD,
+    "64 updates, constant rate": OFTEN | CONSTANT,
+    "64 updates, constant rate, actions held": OFTEN | CONSTANT | HELD,
 }
-SEEDS = [*range(100, 110), *range(10)]
-"""Those that choose, and those that report."""
+"""In the order of their work."""
+CHOOSING, REPORTING = range(100, 110), range(10)
+
+
+def fields_of(form: str, agent: str) -> dict[str, Any]:
+    """What a form sets for an agent: only what deviates at random can be held."""
+    fields = dict(FORMS[form])
+    if not isinstance(AGENTS[parse_agent(agent)[0]].deviation, RandomAction):
+        fields.pop("deviation", None)
+    return fields
+
+
+def ends(record: dict[str, Any], seeds: range) -> list[float]:
+    return [run["return"] for run in record["runs"] if run["seed"] in seeds]
+
+
+def choose(folder: Path) -> str:
+    """The form, by its choosing seeds alone."""
+    peers = json.loads((HERE / "results" / "zoo.json").read_text())["runs"]
+    level: dict[str, int] = {}
+    for form in FORMS:
+        records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+        records = [one for one in records if (one.get("form"), one.get("agent")) == (form, DEFAULT.agent)]
+        if {one["environment"] for one in records} != set(STEPS):
+            say(f"{form}: not run on all of them")
+            continue
+        level[form] = 0
+        for record in records:
+            own = ends(record, CHOOSING)
+            peer = [
+                run["return"] for run in peers if (run["who"], run["environment"]) == (PEER, record["environment"])
+            ]
+            at_least = np.mean(own) >= np.mean(peer) and min(own) >= min(peer)
+            level[form] += int(at_least)
+            say(
+                f"{form}, {record['environment']}: {np.mean(own):.4g} ({min(own):.4g}), "
+                f"the peer {np.mean(peer):.4g} ({min(peer):.4g}){', level' if at_least else ''}"
+            )
+    if not level:
+        raise SystemExit(f"{folder} holds no form that was run on all of {', '.join(STEPS)}.")
+    best = max(level, key=lambda form: level[form])  # the first of equals
+    write_json(folder / "choice" / "choice.json", {"chosen": best, "level_on": level, "machine": machine.describe()})
+    return best
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--form", choices=list(FORMS), required=True)
-    parser.add_argument("--environment", choices=list(STEPS), required=True)
+    parser.add_argument("what", choices=["try", "choose"])
+    parser.add_argument("--form", choices=[*FORMS, CHOSEN])
+    parser.add_argument("--environment", choices=list(STEPS))
     parser.add_argument("--agent", default=DEFAULT.agent)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[*CHOOSING, *REPORTING])
+    parser.add_argument("--steps", type=int, help="to try the script")
     asked = parser.parse_args()
-    runs = by_us(asked.environment, asked.agent, asked.seeds, FORMS[asked.form] | {"evaluations": 4})
-    about = {"form": asked.form, "environment": asked.environment, "agent": asked.agent, "machine": machine.describe()}
-    write_json(asked.out, about | {"fields": repr(FORMS[asked.form]), "runs": runs})
-    ends = [run["return"] for run in runs if run["seed"] >= 100] or [run["return"] for run in runs]
-    say(f"{asked.environment}, {asked.form}: mean {sum(ends) / len(ends):.4g}, worst {min(ends):.4g}")
+    if asked.what == "choose":
+        say(f"chosen: {choose(asked.out)}")
+        return
+    form = asked.form
+    if form == CHOSEN:
+        form = json.loads((asked.out / "choice" / "choice.json").read_text())["chosen"]
+    if asked.steps is not None:
+        STEPS[asked.environment] = asked.steps
+    fields = fields_of(form, asked.agent)
+    runs = by_us(asked.environment, asked.agent, asked.seeds, fields | {"evaluations": 4})
+    about = {"form": form, "environment": asked.environment, "agent": asked.agent, "machine": machine.describe()}
+    name = f"{asked.agent}-{asked.environment}-{'-'.join(form.replace(',', '').split())}.json"
+    write_json(asked.out / name, about | {"fields": repr(fields), "runs": runs})
+    own = [run["return"] for run in runs]
+    say(f"{asked.environment}, {asked.agent}, {form}: mean {np.mean(own):.4g}, worst {min(own):.4g}")
 
 
 if __name__ == "__main__":
