@@ -11,6 +11,7 @@ the one with the least work.
 """
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,23 @@ FORMS: dict[str, dict[str, Any]] = {
     "64 updates, constant rate, actions held": OFTEN | CONSTANT | HELD,
 }
 """In the order of their work."""
+RULES: dict[str, dict[str, Any]] = {
+    name: FORMS["64 updates, constant rate, actions held"]
+    | {"guidance": dataclasses.replace(DEFAULT.guidance, **fields)}
+    for name, fields in {
+        "allowance 1": {"allowance": 1.0},
+        "allowance 0.5": {"allowance": 0.5},
+        "agreement 0.1": {"agreement": 0.1},
+        "agreement 0.2": {"agreement": 0.2},
+    }.items()
+}
+"""How far the model is heard in the chosen form, which has an allowance of 2."""
 CHOOSING, REPORTING = range(100, 110), range(10)
 
 
 def fields_of(form: str, agent: str) -> dict[str, Any]:
     """What a form sets for an agent: only what deviates at random can be held."""
-    fields = dict(FORMS[form])
+    fields = dict((FORMS | RULES)[form])
     if not isinstance(AGENTS[parse_agent(agent)[0]].deviation, RandomAction):
         fields.pop("deviation", None)
     return fields
@@ -66,9 +78,7 @@ def choose(folder: Path) -> str:
         level[form] = 0
         for record in records:
             own = ends(record, CHOOSING)
-            peer = [
-                run["return"] for run in peers if (run["who"], run["environment"]) == (PEER, record["environment"])
-            ]
+            peer = [run["return"] for run in peers if (run["who"], run["environment"]) == (PEER, record["environment"])]
             at_least = np.mean(own) >= np.mean(peer) and min(own) >= min(peer)
             level[form] += int(at_least)
             say(
@@ -85,7 +95,7 @@ def choose(folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["try", "choose"])
-    parser.add_argument("--form", choices=[*FORMS, CHOSEN])
+    parser.add_argument("--form", choices=[*FORMS, *RULES, CHOSEN])
     parser.add_argument("--environment", choices=list(STEPS))
     parser.add_argument("--agent", default=DEFAULT.agent)
     parser.add_argument("--out", type=Path, required=True)
