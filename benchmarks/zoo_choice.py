@@ -2,6 +2,7 @@
 
     python3 benchmarks/zoo_choice.py try --form "64 updates, constant rate" --environment LunarLander-v3 --out FOLDER
     python3 benchmarks/zoo_choice.py choose --out FOLDER
+    python3 benchmarks/zoo_choice.py gather --out FOLDER > benchmarks/results/zoo_default.json
     python3 benchmarks/zoo_choice.py try --form chosen --agent iqn --seeds 0 1 2 3 4 --environment BitFlip-6 --out FOLDER
 
 Ten seeds from 100 on choose; ten from 0 on, in the same fleet, tell what the chosen one does. Step budgets and greedy
@@ -26,17 +27,23 @@ from sadq.experiment.presets import DEFAULT
 from sadq.exploration import EpsilonZ, RandomAction
 
 HERE = Path(__file__).resolve().parent
-CHOSEN = "chosen"
+CHOSEN, TODAYS = "chosen", "the default"
+BEFORE = {
+    "updates_per_collect": 32,
+    "learning_rate_schedule": "linear",
+    "deviation": RandomAction(),
+    "guidance": dataclasses.replace(DEFAULT.guidance, allowance=2.0),
+}
 CONSTANT = {"learning_rate_schedule": "constant"}
 OFTEN = {"updates_per_collect": 64}
 HELD = {"deviation": EpsilonZ()}
 FORMS: dict[str, dict[str, Any]] = {
-    "32 updates": {},
-    "32 updates, constant rate": CONSTANT,
-    "32 updates, actions held": HELD,
-    "32 updates, constant rate, actions held": CONSTANT | HELD,
-    "64 updates, constant rate": OFTEN | CONSTANT,
-    "64 updates, constant rate, actions held": OFTEN | CONSTANT | HELD,
+    "32 updates": BEFORE,
+    "32 updates, constant rate": BEFORE | CONSTANT,
+    "32 updates, actions held": BEFORE | HELD,
+    "32 updates, constant rate, actions held": BEFORE | CONSTANT | HELD,
+    "64 updates, constant rate": BEFORE | OFTEN | CONSTANT,
+    "64 updates, constant rate, actions held": BEFORE | OFTEN | CONSTANT | HELD,
 }
 """In the order of their work."""
 RULES: dict[str, dict[str, Any]] = {
@@ -55,7 +62,7 @@ CHOOSING, REPORTING = range(100, 110), range(10)
 
 def fields_of(form: str, agent: str) -> dict[str, Any]:
     """What a form sets for an agent: only what deviates at random can be held."""
-    fields = dict((FORMS | RULES)[form])
+    fields = dict((FORMS | RULES | {TODAYS: {}})[form])
     if not isinstance(AGENTS[parse_agent(agent)[0]].deviation, RandomAction):
         fields.pop("deviation", None)
     return fields
@@ -92,10 +99,21 @@ def choose(folder: Path) -> str:
     return best
 
 
+def gather(folder: Path) -> list[dict[str, Any]]:
+    """What was run, without what all of it shares."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text())
+        runs = [{"seed": run["seed"], "return": round(run["return"], 4)} for run in record["runs"]]
+        about = {name: record[name] for name in ("environment", "agent", "form", "fields")}
+        found.append(about | {"commit": record["machine"]["commit"], "runs": runs})
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["try", "choose"])
-    parser.add_argument("--form", choices=[*FORMS, *RULES, CHOSEN])
+    parser.add_argument("what", choices=["try", "choose", "gather"])
+    parser.add_argument("--form", choices=[*FORMS, *RULES, CHOSEN, TODAYS])
     parser.add_argument("--environment", choices=list(STEPS))
     parser.add_argument("--agent", default=DEFAULT.agent)
     parser.add_argument("--out", type=Path, required=True)
@@ -104,6 +122,9 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.what == "choose":
         say(f"chosen: {choose(asked.out)}")
+        return
+    if asked.what == "gather":
+        print("\n".join(['{"runs": [', ",\n".join(map(json.dumps, gather(asked.out))), "]}"]))
         return
     form = asked.form
     if form == CHOSEN:

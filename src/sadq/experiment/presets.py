@@ -27,6 +27,7 @@ from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
+from sadq.exploration import RandomAction
 from sadq.networks import Bayesian, Categorical, Dense, Nature, Scalar
 
 PAPER_SEEDS = (0, 1, 2, 3, 4)
@@ -103,12 +104,20 @@ DEFAULT = Config(
     alpha=(0.2,),
     batch_size=64,
     model=Gaussian(hidden=(128, 128), continuation=True),
-    guidance=GuidanceSettings(updates_per_collect=4, batch_size=128, allowance=2.0),
+    guidance=GuidanceSettings(updates_per_collect=4, batch_size=128, allowance=1.0),
     evaluations=40,
-    **SHORT | {"learning_rate": (5e-4,), "updates_per_collect": 32, "soft_target_rate": 0.005},
+    **SHORT
+    | {
+        "learning_rate": (5e-4,),
+        "learning_rate_schedule": "constant",
+        "updates_per_collect": 64,
+        "soft_target_rate": 0.005,
+        "adjusted": (*SHORT["adjusted"], RandomAction(longest=100)),
+    },
 )
-"""For what people try first: an update every other step, on small batches. Chosen on seeds 100 to 102, by LunarLander above
-all, and compared on others with settings that were tuned to each environment (`benchmarks/zoo.py`)."""
+"""For what people try first: an update a step, on small batches, and random actions that last for a while. Chosen on seeds
+100 to 109 of five environments (`benchmarks/zoo_choice.py`), and compared on others with settings that were tuned to each of
+them (`benchmarks/zoo.py`)."""
 
 ATARI_100K = Config(
     preset="atari100k",
