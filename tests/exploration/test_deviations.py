@@ -116,6 +116,15 @@ def test_durations_follow_their_power_law():
 MEANT = jnp.ones(LANES, jnp.int32)
 
 
+def test_random_actions_that_are_held_are_epsilon_z():
+    steps = [0.3] * 40
+    held, before = lived(RandomAction(longest=100), steps)
+    for found, expected in zip((held, before), lived(EpsilonZ(), steps), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert before.max() > 1  # something was held
+    assert RandomAction().init(LANES, NOTHING) == Never().init(LANES, NOTHING)  # nothing is remembered for one step
+
+
 def lived(rule: EpsilonZ, epsilons: list[float]) -> tuple[np.ndarray, np.ndarray]:
     """(actions, steps still to repeat before each) of one step per epsilon, [steps, E]."""
     memory, actions, before = rule.init(LANES, NOTHING), [], []
