@@ -48,7 +48,7 @@ FORMS: dict[str, dict[str, Any]] = {
 """In the order of their work."""
 RULES: dict[str, dict[str, Any]] = {
     name: FORMS["64 updates, constant rate, actions held"]
-    | {"guidance": dataclasses.replace(DEFAULT.guidance, **fields)}
+    | {"guidance": dataclasses.replace(BEFORE["guidance"], **fields)}
     for name, fields in {
         "allowance 1": {"allowance": 1.0},
         "allowance 0.5": {"allowance": 0.5},

@@ -187,6 +187,9 @@ def test_heads_take_their_settings_from_the_preset_whatever_agent_names_them(nam
 def test_the_default_hears_a_model_that_knows_ends_within_an_allowance():
     assert DEFAULT.model == Gaussian(hidden=(128, 128), continuation=True)
     assert (DEFAULT.gate, DEFAULT.guidance.allowance, DEFAULT.learning_starts) == (Fixed(), 1.0, 0)
+    assert all(one.guidance.allowance is None for name, one in PRESETS.items() if name != "default"), (
+        "the paper has none"
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,9 +205,6 @@ def test_the_default_hears_a_model_that_knows_ends_within_an_allowance():
 def test_the_default_holds_random_actions_of_agents_that_take_them(agent, deviation):
     assert preset("CartPole-v1", agent).row.deviation == deviation
     assert preset("acrobot", "dqn").row.deviation == RandomAction(longest=1)  # the paper's
-    assert all(one.guidance.allowance is None for name, one in PRESETS.items() if name != "default"), (
-        "the paper has none"
-    )
 
 
 @pytest.mark.parametrize(
