@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def profile(config: Config, collects: int, chunks: int, shown: int) -> dict[str,
         first += 1
         learning.collected(first, gathered, learning.memory(first))
         learning.meanwhile(loop.fleet.collect_steps - 1)
+        wait(getattr(learning, "_handing", ()))  # where a thread of its own hands the updates over
         return [told for _, told in learning._rows[-1]]
 
     streaming, updating = milliseconds(learn, 100), milliseconds(learn, 100, each=True)

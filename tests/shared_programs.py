@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ import jax
 from sadq.envs.base import Environment
 from sadq.experiment import build
 from sadq.experiment.config import Config
-from sadq.fleet.devices import Programs
+from sadq.fleet.devices import Program, Programs
 
 MOST = 200
 """Programs that are kept."""
@@ -53,33 +53,31 @@ def shared(*key: Hashable, traced: bool = True) -> Iterator[None]:
         _building.reset(token)
 
 
-def timed(self: Programs, program: Any) -> Callable:
+class Shared(Program):
+    """A program whose first call takes what an earlier loop's compiled."""
+
+    def __init__(self, programs: Programs, program: Any, key: tuple):
+        super().__init__(program, programs._add)
+        self._place = key, next(programs.__dict__.setdefault("numbers", itertools.count()))
+
+    def _compile(self, arguments: Any) -> None:
+        if self._place in _kept:
+            began = time.perf_counter()
+            if self._place[0][0]:
+                self._program.eval_shape(*arguments)
+            self._waited(max(NOTICED - (time.perf_counter() - began), 0.0))
+            self._compiled = _kept[self._place]
+            return
+        super()._compile(arguments)
+        while len(_kept) >= MOST:
+            del _kept[next(iter(_kept))]
+        _kept[self._place] = self._compiled
+
+
+def timed(self: Programs, program: Any) -> Program:
     """`Programs.timed`, unless the same program of the same loop has been compiled already."""
     key = _building.get()
-    if key is None:
-        return _alone(self, program)
-    numbers = self.__dict__.setdefault("numbers", itertools.count())
-    place, chosen = (key, next(numbers)), None
-
-    def call(*arguments: Any) -> Any:
-        nonlocal chosen
-        if chosen is not None:
-            return chosen(*arguments)
-        if place not in _kept:
-            own = _alone(self, program)
-            found = own(*arguments)
-            while len(_kept) >= MOST:
-                del _kept[next(iter(_kept))]
-            chosen = _kept[place] = own
-            return found
-        began = time.perf_counter()
-        if key[0]:
-            program.eval_shape(*arguments)
-        self.compile_seconds += max(time.perf_counter() - began, NOTICED)
-        chosen = _kept[place]
-        return chosen(*arguments)
-
-    return call
+    return _alone(self, program) if key is None else Shared(self, program, key)
 
 
 _alone = Programs.timed

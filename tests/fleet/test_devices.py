@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,8 @@ from tiny_runs import TINY, copied
 
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.fleet import devices
-from sadq.fleet.devices import Placement
+from sadq.fleet.answers import LIGHT, evaluating
+from sadq.fleet.devices import Placement, Program
 from sadq.networks import Dense
 from small_fleets import scan_fleet
 from tiny import config, difference
@@ -37,6 +40,59 @@ def test_members_lie_in_equal_shares_with_as_few_idle_copies_as_that_takes(membe
     assert all(leaf.shape[0] == members + placement.idle for leaf in jax.tree.leaves(padded))
     np.testing.assert_array_equal(padded["own"][members:], tree["own"][-1])
     assert difference(placement.real(padded), tree) == 0
+
+
+class Compiler:
+    """Stands in for a program that is yet to be compiled, and notes for what."""
+
+    def __init__(self, fails=False):
+        self.asked, self.fails = [], fails
+
+    def lower(self, *arguments):
+        self.asked.append(arguments)
+        if self.fails:
+            raise ValueError("too large")
+        return self
+
+    def compile(self):
+        return lambda *arguments: arguments
+
+
+def threads_end():
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(10)
+
+
+def test_a_program_is_compiled_once_ahead_of_its_call_or_by_it():
+    waits: list[float] = []
+    called, prepared = (Program(Compiler(), waits.append) for _ in range(2))
+    assert called(1, 2) == called(1, 2) == (1, 2)
+    assert called._program.asked == [(1, 2)] and len(waits) == 1
+    prepared.prepare(jnp.zeros((2, 3)), [np.int32(4)])
+    threads_end()
+    shapes = jax.ShapeDtypeStruct((2, 3), np.float32), [jax.ShapeDtypeStruct((), np.int32)]
+    assert prepared._program.asked == [shapes]
+    assert prepared("it runs") == ("it runs",)
+    assert prepared._program.asked == [shapes] and len(waits) == 1, "nobody waited for it"
+
+
+def test_what_cannot_be_compiled_ahead_fails_where_it_is_called():
+    program = Program(Compiler(fails=True), lambda seconds: None)
+    program.prepare(np.int32(1))
+    threads_end()
+    with pytest.raises(ValueError, match="too large"):
+        program(1)
+    assert len(program._program.asked) == 2
+
+
+def test_few_multiplications_beside_training_are_left_to_the_host():
+    accelerator = Placement(3, (SimpleNamespace(platform="cuda"),))  # type: ignore[arg-type]
+    on_host = evaluating(accelerator, LIGHT)
+    assert [device.platform for device in on_host.mesh] == ["cpu"] and on_host.members == 3
+    assert evaluating(accelerator, LIGHT + 1) is accelerator
+    here = Placement(3)
+    assert evaluating(here, 1) is here
 
 
 FLEET = dataclasses.replace(TINY, seeds=(3, 1, 4, 15, 9), steps=TINY.steps // 10, evaluations=4)

@@ -1,6 +1,8 @@
 """Learning beside the next collect: the same updates as after each, by actions of networks that are one collect older."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +15,6 @@ from sadq.fleet import host_loop as module
 from sadq.fleet.host_learning import AfterEach, BesideNext, Row
 from small_fleets import host_loop
 from tiny import CHUNK, config, difference, loop_of
-
-COPIED = {"target_update_interval": 36, "soft_target_rate": None}
 
 
 class OneOlder(AfterEach):
@@ -52,19 +52,24 @@ def lived(made):
     return state, told
 
 
+LATE = {"learning_starts": 36, "target_update_interval": 36, "soft_target_rate": None, "replay": "prioritised"}
+
+
 @pytest.mark.parametrize(
-    ("agent", "fields"),
+    ("agent", "fields", "one_by_one"),
     [
-        (
-            "dqn+sadq",
-            {"learning_starts": 36, "target_update_interval": 36, "soft_target_rate": None, "replay": "prioritised"},
-        ),
-        pytest.param("bdqn", {}, marks=pytest.mark.thorough),
+        ("dqn+sadq", LATE, True),
+        ("dqn+sadq", LATE, False),
+        pytest.param("bdqn", {}, True, marks=pytest.mark.thorough),
     ],
 )
-def test_a_collect_is_learned_from_beside_the_next_one(agent, fields, monkeypatch):
+def test_a_collect_is_learned_from_beside_the_next_one(agent, fields, one_by_one, monkeypatch):
     """With updates that begin late, a target that is copied and priorities; and with what is drawn once a collect."""
-    fields |= {"epsilon": Epsilon((0.1,), (0.1,)), "learning_rate": (0.01,)}  # so that updates soon change actions
+    monkeypatch.setattr(module, "BesideNext", partial(BesideNext, one_by_one=one_by_one))
+    fields = fields | {
+        "epsilon": Epsilon((0.1,), (0.1,)),
+        "learning_rate": (0.01,),
+    }  # so that updates soon change actions
     made = config(agent, "BitFlip-4", seeds=(2, 4), environments=2, collect=12, updates_per_collect=4, **fields)
     beside, told = lived(dataclasses.replace(made, overlap=True))
     in_a_row, _ = lived(made)
@@ -79,18 +84,48 @@ def test_a_collect_is_learned_from_beside_the_next_one(agent, fields, monkeypatc
             np.testing.assert_allclose(values, ours[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_updates_are_spread_over_the_steps_of_the_next_collect():
-    handed = []
+@pytest.fixture
+def handing():
+    """Learning that has nothing to hand over yet, beside collects of four steps."""
     learning = object.__new__(BesideNext)
     learning._fleet = type("Of", (), {"collect_steps": 4})
+    learning._hands, learning._handing = ThreadPoolExecutor(1), []
+    yield learning
+    learning.close()
+
+
+def test_updates_are_spread_over_the_steps_of_the_next_collect(handing):
+    handed = []
     for parts, expected in ((2, [1, 1, 2, 2]), (4, [1, 2, 3, 4]), (6, [2, 3, 5, 6]), (1, [1, 1, 1, 1])):
         handed.clear()
-        learning._waiting, learning._parts, learning._handed = [lambda: handed.append(1)] * parts, parts, 0
+        handing._waiting, handing._asked = [partial(handed.append, part) for part in range(parts)], 0
         counts = []
         for step in range(4):
-            learning.meanwhile(step)
+            handing.meanwhile(step)
+            wait(handing._handing)
             counts.append(len(handed))
         assert counts == expected
+        assert handed == list(range(parts))
+
+
+def test_what_is_left_is_handed_over_before_the_next_collect_is_learned_from(handing):
+    handed = []
+    handing._waiting, handing._asked = [partial(handed.append, part) for part in range(4)], 0
+    handing.meanwhile(0)
+    handing._finish()
+    assert handed == [0, 1, 2, 3]
+    handing._finish()
+    assert handed == [0, 1, 2, 3]
+
+
+def test_an_error_in_an_update_is_raised_where_the_next_collect_is_learned_from(handing):
+    def fails():
+        raise SadqError("too large")
+
+    handing._waiting, handing._asked = [fails], 0
+    handing.meanwhile(0)
+    with pytest.raises(SadqError, match="too large"):
+        handing._finish()
 
 
 def test_a_mean_leaves_out_what_was_left_out_and_nothing_else():

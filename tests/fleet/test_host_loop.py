@@ -5,6 +5,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import tiny_runs
@@ -12,6 +13,7 @@ from tiny_runs import TINY
 
 from sadq.errors import SadqError
 from sadq.experiment import run
+from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
 
 HOST = dataclasses.replace(
@@ -53,6 +55,20 @@ def test_a_gymnasium_environment_trains_and_leaves_the_rows_of_any_run(whole):
     for row in evaluations:
         assert row["returns"] == row["lengths"], "CartPole pays 1 a step"
         assert all(8 <= length <= 500 for length in row["lengths"])
+
+
+def test_an_evaluation_that_looks_elsewhere_finds_the_same(cache):
+    experiment = run.create(HOST, None)
+    experiment.begin()
+    experiment.rows()  # which waits for the evaluation that is under way
+    loop = experiment.loop
+    expected = loop.evaluate(experiment.state, 3)
+    loop._looking = Placement(len(HOST.seeds), tuple(jax.local_devices(backend="cpu")[:1]))
+    assert loop._looking is not loop.placement
+    found = loop.evaluate(experiment.state, 3)
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    experiment.close()
 
 
 def test_learning_changes_the_network_and_the_target_follows(whole):

@@ -143,7 +143,7 @@ def checked_step(spec: HostSpec, result: Any) -> tuple[np.ndarray, float, bool, 
     observation, reward, terminated, truncated, info = result
     return (
         _array(spec, "step", observation),
-        reward if type(reward) is float else _number(spec, reward),
+        float(reward) if isinstance(reward, float) else _number(spec, reward),  # NumPy's are floats, too
         terminated if type(terminated) is bool else _flag(spec, "terminated", terminated),
         truncated if type(truncated) is bool else _flag(spec, "truncated", truncated),
         info,

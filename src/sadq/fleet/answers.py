@@ -1,5 +1,6 @@
-"""Actions where they are needed: in the host's memory, put there by the program that finds them."""
+"""Actions where they are needed: in the host's memory, put there by the program that finds them, or found on the host."""
 
+import contextlib
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ from sadq.fleet.devices import Placement
 
 HOST = "pinned_host"
 """What JAX calls memory of the host that a device writes to by itself."""
+LIGHT = 10_000_000
+"""Multiplications that a CPU has done before an accelerator, busy with updates, would answer."""
 
 
 def answering_here(program: Any, placement: Placement) -> Any:
@@ -28,3 +31,14 @@ def to_host(program: Any, placement: Placement) -> Any:
     if len(mesh) > 1:
         here = NamedSharding(Mesh(mesh, ("members",)), PartitionSpec("members"), memory_kind=HOST)
     return jax.jit(lambda *arguments: program(*arguments), out_shardings=(here, None))
+
+
+def evaluating(placement: Placement, multiplications: int) -> Placement:
+    """Where actions that take so many multiplications are found beside training: on the host where they are few.
+
+    An accelerator does one thing after the other, so that every step of an evaluation would wait for updates.
+    """
+    if placement.mesh[0].platform != "cpu" and multiplications <= LIGHT:
+        with contextlib.suppress(RuntimeError):  # JAX may have been told to leave the CPU out
+            return Placement(placement.members, (jax.local_devices(backend="cpu")[0],))
+    return placement

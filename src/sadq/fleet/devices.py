@@ -1,5 +1,6 @@
 """Where members run: side by side or one after the other, over all devices of this process, padded to fill them."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -15,27 +16,54 @@ from sadq.learning.model_updates import SIDE_BY_SIDE
 from sadq.types import PyTree
 
 
+class Program:
+    """Compiled at its first call, which waits for it, or ahead of that in a thread of its own."""
+
+    def __init__(self, program: Any, waited: Callable[[float], None]):
+        """`waited` is told for how many seconds a call waited for the compiler."""
+        self._program, self._waited = program, waited
+        self._compiled: Callable | None = None
+        self._compiling = threading.Lock()
+
+    def __call__(self, *arguments: PyTree) -> PyTree:
+        if self._compiled is None:
+            began = time.perf_counter()
+            self._compile(arguments)
+            self._waited(time.perf_counter() - began)
+        assert self._compiled is not None
+        return self._compiled(*arguments)
+
+    def prepare(self, *arguments: PyTree) -> None:
+        """Compile for what is like these arguments while the caller goes on; what fails then fails again at the call."""
+
+        def ahead(shapes: PyTree) -> None:
+            with contextlib.suppress(Exception):
+                self._compile(shapes)
+
+        threading.Thread(target=ahead, args=(jax.tree.map(_shape, arguments),)).start()
+
+    def _compile(self, arguments: PyTree) -> None:
+        with self._compiling:  # of several threads, the others wait for the first
+            if self._compiled is None:
+                self._compiled = self._program.lower(*arguments).compile()
+
+
 class Programs:
-    """Compiles each program at its first call, and keeps account of the time that takes."""
+    """Keeps account of the time that programs take to be compiled."""
 
     def __init__(self) -> None:
         self.compile_seconds = 0.0
 
-    def timed(self, program: Any) -> Callable:
-        compiled: Callable | None = None
-        compiling = threading.Lock()
+    def timed(self, program: Any) -> Program:
+        return Program(program, self._add)
 
-        def call(*arguments: PyTree) -> PyTree:
-            nonlocal compiled
-            if compiled is None:
-                with compiling:  # of several threads, the others wait for the first
-                    if compiled is None:
-                        began = time.perf_counter()
-                        compiled = program.lower(*arguments).compile()
-                        self.compile_seconds += time.perf_counter() - began
-            return compiled(*arguments)
+    def _add(self, seconds: float) -> None:
+        self.compile_seconds += seconds
 
-        return call
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    spread = isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding if spread else None)
 
 
 @dataclass(frozen=True)

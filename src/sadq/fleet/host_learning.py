@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq import keys
-from sadq.fleet.devices import Placement, Programs
+from sadq.fleet.devices import Placement, Program, Programs
 from sadq.fleet.members import Fleet, MemberState
 from sadq.learning.state import Hyper, Known, Stretch
 from sadq.networks.network import settled
@@ -85,6 +86,9 @@ class AfterEach:
         leaves, self._leaves = self._leaves, []
         return jax.tree.unflatten(self._structure, leaves), self._told()
 
+    def close(self) -> None:
+        """Nothing more is to be learned."""
+
     def _absorbed(
         self, known: Known | None, member: MemberState, hyper: Hyper, collected: Transition, index: Array
     ) -> tuple[MemberState, Metrics]:
@@ -108,7 +112,7 @@ class AfterEach:
 
     def _changing(
         self, function: Callable[..., tuple[MemberState, Metrics]], gaps: bool = False
-    ) -> tuple[Callable, Row]:
+    ) -> tuple[Program, Row]:
         """`function(member, hyper, *inputs of members, *shared inputs)` as a program over leaves, and its row."""
         row = Row(gaps)
 
@@ -118,7 +122,7 @@ class AfterEach:
 
         return self._timed(self._over_members(program, donate=True)), row
 
-    def _change(self, changing: tuple[Callable, Row], inputs: tuple[PyTree, ...], *shared: int) -> None:
+    def _change(self, changing: tuple[Program, Row], inputs: tuple[PyTree, ...], *shared: int) -> None:
         program, row = changing
         self._leaves, told = program(self._leaves, (self._hyper, *inputs), *map(np.int32, shared))
         if row.names:
@@ -141,13 +145,24 @@ class AfterEach:
 class BesideNext(AfterEach):
     """A collect is learned from while the next one is stepped, by whose actions the networks are then a collect older.
 
-    In a row, the device waits while environments step, and they wait while it learns. Here the updates are handed over one
-    by one, each after the actions of a step were sent. A device does one thing after the other, so that the actions of the
-    next step wait for one update rather than for all. When a chunk ends nothing is left to be learned.
+    In a row, the device waits while environments step, and they wait while it learns. Here a thread of its own hands the
+    updates over, for that takes the host about as long as the environments need for a step. An accelerator does one thing
+    after the other, so it gets them one by one, each after the actions of a step were sent: the actions of the next step
+    then wait for one update rather than for all. A CPU acts and learns at once, and gets them whole. When a chunk ends
+    nothing is left to be learned.
     """
 
-    def __init__(self, fleet: Fleet, member: MemberState, placement: Placement, programs: Programs):
+    def __init__(
+        self,
+        fleet: Fleet,
+        member: MemberState,
+        placement: Placement,
+        programs: Programs,
+        one_by_one: bool | None = None,
+    ):
+        """`one_by_one`: None for what suits the platform."""
         super().__init__(fleet, member._replace(behaviour=None), placement, programs)
+        self._one_by_one = placement.mesh[0].platform != "cpu" if one_by_one is None else one_by_one
         learner, exploration = fleet.learner, fleet.exploration
         networks = jax.tree.structure(member.learner.online.parameters)
 
@@ -182,8 +197,11 @@ class BesideNext(AfterEach):
         self._begun = self._timed(self._over_members(begun))
         self._acting: list[Array]
         self._memory: PyTree
-        self._waiting: list[Callable[[], None]] = []
-        self._handed = self._parts = 0
+        self._hands = ThreadPoolExecutor(1, "learning")
+        self._waiting: list[Callable[[], None]] = []  # the parts of what follows the last collect, in order
+        self._prepared = not (self._one_by_one and self._decides)  # or there is nothing to prepare
+        self._asked = 0  # how many of them were to be handed over so far
+        self._handing: list[Future[None]] = []
 
     def _absorbed(
         self, known: Known | None, member: MemberState, hyper: Hyper, collected: Transition, index: Array
@@ -199,6 +217,11 @@ class BesideNext(AfterEach):
 
     def begin(self, state: MemberState, hyper: Hyper) -> None:
         super().begin(state._replace(behaviour=None), hyper)
+        if not self._prepared:
+            # Both at once, while the environments are stepped that nothing is learned from yet.
+            for program, _ in (self._slot, self._update)[0 if self._slots else 1 :]:
+                program.prepare(self._leaves, (hyper,), np.int32(0), np.int32(0))
+            self._prepared = True
         self._memory, self._acting = state.behaviour, self._snapshot(super().networks, ())
 
     @property
@@ -211,42 +234,48 @@ class BesideNext(AfterEach):
         return self._memory
 
     def meanwhile(self, step: int) -> None:
-        steps = self._fleet.collect_steps
-        self._hand_over(-(-self._parts * (step + 1) // steps))
+        due = -(-len(self._waiting) * (step + 1) // self._fleet.collect_steps)
+        if due > self._asked:
+            self._handing.append(self._hands.submit(_in_order, self._waiting[self._asked : due]))
+            self._asked = due
 
     def collected(self, collect: int, transitions: Transition, memory: PyTree) -> None:
-        self._hand_over(self._parts)
+        self._finish()
         self._memory, known = memory, self._knows(collect)
         self._rows.append([])
-        if known is None or not known.begun:
+        if known is None or not (known.begun and self._one_by_one):
             parts: list[Callable[[], None]] = [partial(self._learn, collect, transitions, known)]
         else:
             slots, updates = range(self._slots), range(self._fleet.learner.updates)
             parts = [partial(self._change, self._slot, (), collect, number) for number in slots]
             parts += [partial(self._change, self._update, (), collect, number) for number in updates]
-            parts[0] = partial(_both, partial(self._change, self._store, (transitions,), collect), parts[0])
-            parts[-1] = partial(_both, parts[-1], partial(self._copy, known))
-        parts[-1] = partial(_both, parts[-1], self._renew)
-        self._waiting, self._parts, self._handed = parts, len(parts), 0
+            parts[0] = partial(_in_order, [partial(self._change, self._store, (transitions,), collect), parts[0]])
+            parts[-1] = partial(_in_order, [parts[-1], partial(self._copy, known)])
+        parts[-1] = partial(_in_order, [parts[-1], self._renew])
+        self._waiting, self._asked = parts, 0
 
     def end(self) -> tuple[MemberState, Metrics]:
-        self._hand_over(self._parts)
+        self._finish()
         state, metrics = super().end()
         return state._replace(behaviour=self._memory), metrics
 
-    def _hand_over(self, count: int) -> None:
-        """So many parts of what follows the last collect, all in all."""
-        for part in self._waiting[self._handed : count]:
-            part()
-        self._handed = max(self._handed, count)
+    def close(self) -> None:
+        self._hands.shutdown(cancel_futures=True)
+
+    def _finish(self) -> None:
+        """All that follows the last collect is handed over, if not yet done; from then on this thread may go on with it."""
+        self.meanwhile(self._fleet.collect_steps - 1)
+        handing, self._handing = self._handing, []
+        for part in handing:
+            part.result()
 
     def _renew(self) -> None:
         self._acting = self._snapshot(super().networks, ())
 
 
-def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
-    first()
-    then()
+def _in_order(parts: list[Callable[[], None]]) -> None:
+    for part in parts:
+        part()
 
 
 def _mean(parts: list[np.ndarray], gaps: bool) -> np.ndarray:

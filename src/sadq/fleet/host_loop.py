@@ -1,6 +1,7 @@
 """The loop over environments outside JAX: a compiled `act`, a NumPy `step`, a compiled `learn`."""
 
 import itertools
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 
 from sadq.envs.group import IDLE, LONGEST_EPISODE, Environments, HostStep, Part
 from sadq.errors import SadqError
-from sadq.fleet.answers import answering_here
+from sadq.fleet.answers import answering_here, evaluating
 from sadq.fleet.devices import Programs
 from sadq.fleet.gathered import Gathered, Seen
 from sadq.fleet.host_learning import AfterEach, BesideNext
@@ -73,7 +74,9 @@ class HostLoop:
         self._init = timed(over_members(lambda _, own: fleet.init_member(own, None)))
         self._plan = timed(over_members(plan))
         self._act = timed(answering_here(over_members(act), self.placement))
-        self._greedy = timed(answering_here(over_members(greedy), self.placement))
+        size = sum(leaf.size for leaf in jax.tree.leaves(member.learner.online.parameters))
+        self._looking = evaluating(self.placement, size * math.prod(evaluation.shape))
+        self._greedy = timed(answering_here(self._looking.over_members(greedy), self._looking))
         self._learning = (BesideNext if overlap else AfterEach)(fleet, member, self.placement, self.programs)
 
     def start(self) -> MemberState:
@@ -97,7 +100,9 @@ class HostLoop:
         return state, self._real(told) | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
-        networks = jax.tree.leaves(state.learner.online.parameters)
+        networks, looking = jax.tree.leaves(state.learner.online.parameters), self._looking
+        if looking is not self.placement:
+            networks = jax.device_put(self._real(networks), looking.mesh[0])
         observation, mask = self._legal(*self.evaluation.reset(start=number))
         running = np.ones(observation.shape[:2], bool)
         returns, discounted = np.zeros(running.shape, np.float32), np.zeros(running.shape, np.float32)
@@ -108,8 +113,8 @@ class HostLoop:
             if not going.any():
                 break
             self._check_ends(taken)
-            seen = self._padded((observation, mask))
-            action, value = self._real(self._greedy((networks, *seen), ()))
+            seen = looking.padded((observation, mask))
+            action, value = looking.real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
             self.evaluation.send(np.where(going, action, IDLE))
             step = self.evaluation.receive()
@@ -143,6 +148,7 @@ class HostLoop:
         self.hyper = self.placement.padded(hyper)
 
     def close(self) -> None:
+        self._learning.close()
         self.training.close()
         self.evaluation.close()
 
