@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint, evaluations
+from sadq.experiment import build, checkpoint, evaluations
 from sadq.experiment.evaluations import Beside, json_number
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.run import create
@@ -62,6 +62,25 @@ def test_beside_training_the_rows_are_those_of_evaluations_in_turn(tmp_path, mon
     assert [row["step"] for row in rows] == sorted(row["step"] for row in rows)
     leaves = zip(jax.tree.leaves(beside.state), jax.tree.leaves(in_turn.state), strict=True)
     assert all(np.array_equal(one, other) for one, other in leaves)
+
+
+def test_several_evaluations_at_once_leave_the_same_rows_in_order(tmp_path, monkeypatch):
+    played, under_way, most = HostLoop._played, [], []
+
+    def slow(self, environments, networks, number):
+        under_way.append(number)
+        most.append(len(under_way))
+        time.sleep(0.1 if number else 0.4)  # the first is over last
+        found = played(self, environments, networks, number)
+        under_way.remove(number)
+        return found
+
+    one = run(tmp_path / "one")
+    monkeypatch.setattr(HostLoop, "_played", slow)
+    monkeypatch.setattr(build, "evaluations_at_once", lambda: 3)
+    several = run(tmp_path / "several", workers=None, checkpoint_seconds=1e9)
+    assert several.folder.evaluations == one.folder.evaluations
+    assert max(most) == 3 == len(several.loop._evaluation)
 
 
 def test_a_checkpoint_never_outlives_the_evaluations_before_it(tmp_path, monkeypatch):

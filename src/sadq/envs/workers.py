@@ -36,6 +36,8 @@ WORTHWHILE = 0.8
 """The share of the time in one process that workers must stay under to be used: the estimate is a rough one."""
 WORTHWHILE_BESIDE = 1.5
 """The same beside training: what is stepped in its own process holds it up."""
+MOST_EVALUATIONS, PROCESSORS_EACH = 4, 4
+"""Evaluations at once, and the processors that there must be for each."""
 CALIBRATION_STEPS = 64
 CALIBRATION_SECONDS = 0.25
 CLOSE_SECONDS = 5.0
@@ -49,11 +51,16 @@ def resolve(workers: int | str, spec: HostSpec, count: int, beside: bool = False
     `beside`: they are stepped while this process does something else, too.
     """
     if workers == "auto":
-        processors = _processors()
+        processors = max(1, _processors() // evaluations_at_once()) if beside else _processors()
         return best_count(step_seconds(spec), count, processors, beside) if min(count, processors) > 1 else 0
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
         raise SadqError(f'workers is {workers!r}, expected "auto" or a number: give 0 to use no worker processes.')
     return min(workers, count)
+
+
+def evaluations_at_once() -> int:
+    """How many evaluations may go on beside training: each gets on by itself only as fast as its longest episode."""
+    return max(1, min(MOST_EVALUATIONS, _own_processors() // PROCESSORS_EACH))
 
 
 def best_count(seconds: float, count: int, processors: int, beside: bool = False) -> int:

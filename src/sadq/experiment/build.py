@@ -21,6 +21,7 @@ from sadq.envs.group import Environments
 from sadq.envs.host import HostEnvironments
 from sadq.envs.limits import limited, measuring
 from sadq.envs.shapes import check_shapes
+from sadq.envs.workers import evaluations_at_once
 from sadq.errors import SadqError
 from sadq.experiment.config import Config
 from sadq.experiment.ranges import EARLIER, range_of, rewards_of
@@ -241,8 +242,13 @@ def make_loop(config: Config, environment: Environment | HostSpec, chunk: int, o
             return AtariEnvironments(environment, seeds, count, purpose=purpose, games=_games(environment, members))
         return HostEnvironments(environment, seeds, count, workers, purpose)
 
-    training, evaluation = outside(config.environments, "collect"), outside(episodes, "evaluate")
-    return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation, config.overlap)
+    def evaluation() -> Environments:
+        return outside(episodes, "evaluate")
+
+    # So many processes as are asked for are asked for all in all.
+    at_once = evaluations_at_once() if config.workers is None else 1
+    training = outside(config.environments, "collect")
+    return HostLoop(Fleet(*shared), hyper, chunk, training, evaluation(), config.overlap, evaluation, at_once)
 
 
 def check_memory(learner: Learner, hyper: Hyper) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,17 +17,18 @@ from sadq.fleet.members import Evaluation, Loop, MemberState
 
 
 class Evaluations:
-    """At most one evaluation at a time; `settle` waits for it and writes its rows, so these stay in order."""
+    """As many evaluations at a time as the loop allows; their rows are written in the order in which they began."""
 
     def __init__(self, environment: Any, folder: RunFolder):
         self.environment, self.folder = environment, folder
         self.troubled: dict[int, tuple[int, str]] = {}
         """Member -> the env step of its evaluation, and why that had episodes without a return: for who asks to take."""
-        self._pending: tuple[int, Beside] | None = None
+        self._pending: deque[tuple[int, Beside]] = deque()  # those under way, the oldest first
 
     def begin(self, loop: Loop, state: MemberState, number: int, step: int) -> None:
         """Evaluate what the state holds now, as evaluation `number`, at env step `step`."""
-        self.settle()
+        while self._pending and len(self._pending) >= loop.evaluates_beside:
+            self._settle_oldest()
         if not loop.evaluates_beside:
             self._record(step, loop.evaluate(state, number))
             return
@@ -35,19 +37,21 @@ class Evaluations:
         networks = jax.tree.map(jnp.copy, online.parameters)
         learner = state.learner._replace(online=online._replace(parameters=networks), target=networks, model=None)
         snapshot = state._replace(learner=learner, replay=None, sampler=None)
-        self._pending = step, Beside(lambda: loop.evaluate(snapshot, number))
+        self._pending.append((step, Beside(lambda: loop.evaluate(snapshot, number))))
 
     def settle(self) -> None:
-        """Wait for the evaluation that is under way, if any."""
-        if self._pending is not None:
-            (step, beside), self._pending = self._pending, None
-            self._record(step, beside.result())
+        """Wait for the evaluations that are under way, if any."""
+        while self._pending:
+            self._settle_oldest()
 
     def abandon(self) -> None:
-        """Wait for the evaluation that is under way, and forget it."""
-        if self._pending is not None:
-            (_, beside), self._pending = self._pending, None
-            beside.join()
+        """Wait for the evaluations that are under way, and forget them."""
+        while self._pending:
+            self._pending.popleft()[1].join()
+
+    def _settle_oldest(self) -> None:
+        step, beside = self._pending.popleft()
+        self._record(step, beside.result())
 
     def _record(self, step: int, found: Evaluation) -> None:
         evaluation = jax.tree.map(np.asarray, found)

@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
     step: int  # env steps of each member so far
     steps: int  # of the whole run
-    mean_return: float | None  # of the newest evaluation, over the members
+    mean_return: float | None  # of the newest evaluation that is over, over the members
     steps_per_second: float  # of all members, over the newest chunk
     metrics: list[dict[str, Any]]  # the newest chunk's rows, one a member
 

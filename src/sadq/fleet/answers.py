@@ -40,5 +40,5 @@ def evaluating(placement: Placement, multiplications: int) -> Placement:
     """
     if placement.mesh[0].platform != "cpu" and multiplications <= LIGHT:
         with contextlib.suppress(RuntimeError):  # JAX may have been told to leave the CPU out
-            return Placement(placement.members, (jax.local_devices(backend="cpu")[0],))
+            return Placement(placement.members, (jax.local_devices(backend="cpu")[0],), vectorise=True)
     return placement

@@ -72,7 +72,7 @@ class AfterEach:
         return jax.tree.map(lambda place: self._leaves[place], self._places.behaviour)
 
     def meanwhile(self, step: int) -> None:
-        """The environments are busy with this step of a collect."""
+        """The actions of this step of a collect are being found, and environments will be busy with them."""
 
     def collected(self, collect: int, transitions: Transition, memory: PyTree) -> None:
         """A collect was made; its transitions must stay as they are until the first action of the one after the next."""
@@ -147,9 +147,9 @@ class BesideNext(AfterEach):
 
     In a row, the device waits while environments step, and they wait while it learns. Here a thread of its own hands the
     updates over, for that takes the host about as long as the environments need for a step. An accelerator does one thing
-    after the other, so it gets them one by one, each after the actions of a step were sent: the actions of the next step
-    then wait for one update rather than for all. A CPU acts and learns at once, and gets them whole. When a chunk ends
-    nothing is left to be learned.
+    after the other, so it gets them one by one, each behind the actions of a step: those of the next step then wait for one
+    update rather than for all, and there is always something to do while the environments step. A CPU acts and learns at
+    once, and gets them whole. When a chunk ends nothing is left to be learned.
     """
 
     def __init__(

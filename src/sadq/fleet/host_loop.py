@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +26,6 @@ WHOLE, HALVES = (Part.WHOLE,), (Part.FIRST, Part.SECOND)
 class HostLoop:
     """A `Fleet` bound to M x E host environments; the same updates, in the same order, as a `ScanLoop` makes."""
 
-    evaluates_beside: ClassVar[bool] = True
-
     def __init__(
         self,
         fleet: Fleet,
@@ -35,10 +34,18 @@ class HostLoop:
         training: Environments,
         evaluation: Environments,
         overlap: bool = False,
+        further: Callable[[], Environments] | None = None,
+        evaluates_beside: int = 1,
     ):
-        """With `overlap` a collect is learned from while the next one is stepped."""
-        self.fleet, self.collects = fleet, collects
-        self.training, self.evaluation = training, evaluation
+        """With `overlap` a collect is learned from while the next one is stepped.
+
+        `evaluates_beside`: how many evaluations may go on at once; `further` makes environments like `evaluation` for those
+        beyond the first.
+        """
+        self.fleet, self.collects, self.evaluates_beside = fleet, collects, evaluates_beside
+        self.training = training
+        self._evaluation, self._further = [evaluation], further
+        self._free = list(self._evaluation)  # those that no evaluation is using
         self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
         self.hyper = self.placement.padded(hyper)
         self._discount = np.asarray(hyper.discount)[:, None]
@@ -100,10 +107,24 @@ class HostLoop:
         return state, self._real(told) | jax.tree.map(lambda *values: np.stack(values, axis=1), *ended)
 
     def evaluate(self, state: MemberState, number: int) -> Evaluation:
-        networks, looking = jax.tree.leaves(state.learner.online.parameters), self._looking
-        if looking is not self.placement:
-            networks = jax.device_put(self._real(networks), looking.mesh[0])
-        observation, mask = self._legal(*self.evaluation.reset(start=number))
+        networks = jax.tree.leaves(state.learner.online.parameters)
+        if self._looking is not self.placement:
+            networks = jax.device_put(self._real(networks), self._looking.mesh[0])
+        try:
+            environments = self._free.pop()
+        except IndexError:  # all are in use
+            assert self._further is not None, "one evaluation at a time was said to be all"
+            environments = self._further()
+            self._evaluation.append(environments)
+        try:
+            return self._played(environments, networks, number)
+        finally:
+            self._free.append(environments)
+
+    def _played(self, environments: Environments, networks: list[Array], number: int) -> Evaluation:
+        """Greedy episodes of evaluation `number` by networks that lie where actions are looked for."""
+        looking = self._looking
+        observation, mask = self._legal(*environments.reset(start=number))
         running = np.ones(observation.shape[:2], bool)
         returns, discounted = np.zeros(running.shape, np.float32), np.zeros(running.shape, np.float32)
         lengths, factor = np.zeros(running.shape, np.int32), np.ones_like(self._discount)
@@ -112,12 +133,12 @@ class HostLoop:
         for taken in itertools.count():
             if not going.any():
                 break
-            self._check_ends(taken)
+            _check_ends(environments, taken)
             seen = looking.padded((observation, mask))
             action, value = looking.real(self._greedy((networks, *seen), ()))
             predicted = np.asarray(value) if predicted is None else predicted
-            self.evaluation.send(np.where(going, action, IDLE))
-            step = self.evaluation.receive()
+            environments.send(np.where(going, action, IDLE))
+            step = environments.receive()
             gained = np.where(running, step.reward, np.float32(0))
             returns += gained
             lengths += running
@@ -126,16 +147,8 @@ class HostLoop:
             running = running & ~(step.terminated | step.truncated)
             going = running if step.going is None else step.going
             observation, mask = self._legal(step.observation, step.mask)
-        found: tuple[Any, ...] = returns, lengths, discounted, predicted, self.evaluation.measures()
+        found: tuple[Any, ...] = returns, lengths, discounted, predicted, environments.measures()
         return Evaluation(*found)
-
-    def _check_ends(self, taken: int) -> None:
-        """Refuse to go on for ever with episodes that nothing is known to end."""
-        if taken >= LONGEST_EPISODE and getattr(self.evaluation, "max_steps", taken) is None:
-            raise SadqError(
-                f"An evaluation in {getattr(self.evaluation, 'name', 'this environment')} has not ended after {taken:,} "
-                "steps, and the environment names no time limit: give max_episode_steps, or let it end its episodes."
-            )
 
     def outside(self) -> dict[str, np.ndarray]:
         return self.training.state()
@@ -149,8 +162,8 @@ class HostLoop:
 
     def close(self) -> None:
         self._learning.close()
-        self.training.close()
-        self.evaluation.close()
+        for environments in (self.training, *self._evaluation):
+            environments.close()
 
     def _collect(
         self,
@@ -189,6 +202,7 @@ class HostLoop:
                 seen = self._padded((observation, mask, fresh))
                 now = np.array([number, step, part], np.int32)
                 action, memory = self._act((networks, memory, *seen, plan), (), now)
+                self._learning.meanwhile(step)
                 if self._steps_here and in_turns:
                     take(Part.SECOND if part == Part.FIRST else Part.FIRST)
                 lanes = self._lanes[part]
@@ -198,7 +212,6 @@ class HostLoop:
                 gathered.acted(step, lanes, (observation[:, lanes], legal), chosen)
                 self._send(chosen, part)
                 under_way[part] = step
-                self._learning.meanwhile(step)
         for part in list(under_way):
             take(part)
         self.turns.end(in_turns)
@@ -236,6 +249,15 @@ class HostLoop:
 
     def _real(self, tree: PyTree) -> PyTree:
         return self.placement.real(tree) if self._idle else tree
+
+
+def _check_ends(environments: Environments, taken: int) -> None:
+    """Refuse to go on for ever with episodes that nothing is known to end."""
+    if taken >= LONGEST_EPISODE and getattr(environments, "max_steps", taken) is None:
+        raise SadqError(
+            f"An evaluation in {getattr(environments, 'name', 'this environment')} has not ended after {taken:,} "
+            "steps, and the environment names no time limit: give max_episode_steps, or let it end its episodes."
+        )
 
 
 def _by_lane(memory: PyTree, lanes: int) -> bool:

@@ -8,7 +8,7 @@ have in common for whoever drives them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -69,8 +69,9 @@ class StepPlan(NamedTuple):
 class Loop(Protocol):
     """A fleet bound to its members, ready to run: the contract of `ScanLoop` and `HostLoop`."""
 
-    evaluates_beside: ClassVar[bool]
-    """Whether `evaluate` may be called from another thread while `advance` goes on."""
+    @property
+    def evaluates_beside(self) -> int:
+        """How many calls of `evaluate` may go on in other threads while `advance` does."""
 
     @property
     def programs(self) -> Programs: ...

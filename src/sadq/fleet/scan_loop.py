@@ -161,7 +161,7 @@ class ScanFleet(Fleet):
 class ScanLoop:
     """A `ScanFleet` bound to its members."""
 
-    evaluates_beside: ClassVar[bool] = False
+    evaluates_beside: ClassVar[int] = 0
 
     def __init__(self, fleet: ScanFleet, hyper: Hyper, collects: int):
         self.placement, self.programs = fleet.placement(hyper.seed.shape[0]), Programs()
