@@ -34,7 +34,7 @@ GATED = "gate=batch,gate.slope=4,model.continuation=true,"
 FORMS = {
     **{
         f"allowance 2, agreement {needed}": f"+sadq:guidance.allowance=2,guidance.agreement={needed}"
-        for needed in (0.03, 0.05)
+        for needed in (0.05, 0.1)
     },
     "allowance 2": "+sadq:guidance.allowance=2",
     **{

@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from sadq.core.bootstrap import Choice, best_action, legal_values
-from sadq.core.hearing import SMALLEST
 from sadq.registry import Axis, not_negative, positive
 from sadq.types import Array, Mask
 
 GATES = Axis("gate", "how far the model is trusted")
+
+SMALLEST = 1e-30
+"""Instead of what may be zero below a fraction line."""
 
 
 class Gate(Protocol):
@@ -137,18 +139,7 @@ def within_allowance(
     lowered by accumulates like a reward, to lowering / (1 - discount), both averaged over the batch. Where episodes are
     short that is little. Where they are long it exceeds what actions differ by, and which one is better is lost in it.
     """
-    lowering, gap = lowering_and_gap(1 - alpha, choice, target_q, scores, discount, mask)
+    lowering = jnp.mean(discount * (1 - alpha) * _Contest.at(choice, target_q, scores, mask).lowering)
+    # What hearing the model does to one target it does to those that the target is made of.
+    gap = jnp.maximum(1 - jnp.mean(discount), 1e-8) * jnp.mean(jax.vmap(value_gap)(target_q, mask))
     return 1 - (1 - alpha) * jnp.clip(allowance * gap / jnp.maximum(lowering, SMALLEST), 0, 1)
-
-
-def lowering_and_gap(
-    weight: Array | float, choice: Choice, target_q: Array, scores: Array, discount: Array, mask: Mask
-) -> tuple[Array, Array]:
-    """What hearing the model with a weight f32[B] lowers targets by, and what that may be compared with: f32[] each.
-
-    The second is the value gap times 1 - discount, since what the first does to one target it does to those that the
-    target is made of.
-    """
-    lowering = _Contest.at(choice, target_q, scores, mask).lowering
-    gap = jnp.mean(jax.vmap(value_gap)(target_q, mask))
-    return jnp.mean(discount * weight * lowering), jnp.maximum(1 - jnp.mean(discount), 1e-8) * gap

@@ -1,9 +1,9 @@
-"""Whether a model has earned to be heard: by agreement with the base beyond chance (Cohen's kappa), or by costing little.
+"""Whether a model has earned to be heard: by agreement with the base beyond chance (Cohen's kappa), or by short episodes.
 
 A model that has not learned what its environment does still prefers some action everywhere, and to hear it is to hear
 noise. Its choice is known to be more than that where it meets the base's own oftener than two choosers would that take
-each action as often as these do, but without looking at the state. Where episodes are short, noise too costs next to
-nothing, and needs no leave.
+each action as often as these do, but without looking at the state. Where little is bootstrapped in a row, noise can lower
+values by little, and needs no leave.
 """
 
 from typing import NamedTuple
@@ -15,29 +15,28 @@ from sadq.types import Array
 
 MEMORY = 100
 """Updates over which everything here is averaged: one batch is too few samples to tell agreement from chance."""
-BEARABLE = 5.0
-"""Value gaps, by which values fall in all for hearing a model, from which on it needs to agree; it needs not at half."""
-SMALLEST = 1e-30
-"""Instead of what may be zero below a fraction line."""
+BEARABLE, UNBEARABLE = 6.0, 9.0
+"""Gaps between the best and the worst action by which values would fall in all if the model always chose the worst: up to
+the first it need not agree, from the second on it must."""
 
 
 class Record(NamedTuple):
-    """Running means over batches, f32[] each; from 0 on, so that there is no agreement at first."""
+    """Running means over batches, f32[] each."""
 
     same: Array  # the share of samples on which base and model choose the same action
     by_chance: Array  # what that would be if both did not look at the state
-    lowering: Array  # what targets fall by where the model's action takes the place of the base's
-    gap: Array  # between the values of actions, times 1 - discount: what is lowered over and over adds up to more
+    discount: Array  # of what is bootstrapped, 0 where nothing is
 
     @classmethod
     def empty(cls) -> "Record":
-        return cls(*jnp.zeros(4))
+        """No agreement, and no end to what is bootstrapped in a row: so no model is heard at first."""
+        return cls(jnp.zeros(()), jnp.zeros(()), jnp.ones(()))
 
     @classmethod
-    def of_batch(cls, base: Array, model: Array, action_count: int, lowering: Array, gap: Array) -> "Record":
-        """Of the actions i32[B] that both choose, and what that means for targets, f32[] each."""
+    def of_batch(cls, base: Array, model: Array, action_count: int, discount: Array) -> "Record":
+        """Of the actions i32[B] that both choose, and the discounts f32[B] of what these are worth."""
         taken = [jnp.mean(jax.nn.one_hot(chosen, action_count), axis=0) for chosen in (base, model)]
-        return cls(jnp.mean(base == model), jnp.sum(taken[0] * taken[1]), lowering, gap)
+        return cls(jnp.mean(base == model), jnp.sum(taken[0] * taken[1]), jnp.mean(discount))
 
     def then(self, new: "Record") -> "Record":
         """After another batch."""
@@ -51,10 +50,11 @@ class Record(NamedTuple):
     def heard(self, alpha: Array, needed: float) -> Array:
         """The share of its weight, 1 - `alpha`, that the model has earned.
 
-        By agreement nothing up to `needed` and all from twice that on; by its cost nothing from `BEARABLE` gaps on and all
-        up to half of them. The greater counts.
+        By agreement nothing up to `needed` and all from twice that on; by what it can do at most nothing from `UNBEARABLE`
+        gaps on and all up to `BEARABLE`. The greater counts.
         """
         agreeing = jnp.clip(self.agreement / needed - 1, 0, 1)
-        margin = BEARABLE * self.gap / jnp.maximum((1 - alpha) * self.lowering, SMALLEST)
-        bearable = jnp.where(self.gap > 0, jnp.clip(margin - 1, 0, 1), 0.0)  # nothing is known before the first batch
+        # A target falls by no more than one gap, and so do those that it is made of.
+        most = (1 - alpha) * self.discount / jnp.maximum(1 - self.discount, 1e-8)
+        bearable = jnp.clip((UNBEARABLE - most) / (UNBEARABLE - BEARABLE), 0, 1)
         return jnp.maximum(agreeing, bearable)

@@ -60,7 +60,7 @@ class GuidanceSettings:
     candidates: int | None = None
     """Roll out only so many actions, those with the best target values; None: all (the paper)."""
     agreement: float | None = None
-    """So much agreement with the base beyond chance a model needs to be heard, if that is not cheap; None: none."""
+    """So much agreement with the base beyond chance a model needs to be heard, unless episodes are short; None: none."""
     allowance: float | None = None
     """Values may fall by so many value gaps in all for hearing the model; None: by any number (the paper)."""
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.bootstrap import Choice, best_value, guided, legal_values
-from sadq.core.gates import Fixed, Gate, lowering_and_gap, within_allowance
+from sadq.core.gates import Fixed, Gate, within_allowance
 from sadq.core.hearing import Record
 from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.rollout import bellman_estimate, rollout_scores
@@ -95,8 +95,8 @@ class Guidance:
             alpha = within_allowance(alpha, base, advice.target_q, scores, seen.batch.discount, self.allowance, mask)
         choice, record = jax.vmap(guided)(base, scores, alpha, mask), None
         if self.agreement is not None:
-            lowered = lowering_and_gap(1.0, base, advice.target_q, scores, seen.batch.discount, mask)
-            record = Record.of_batch(choice.actions[:, 0], choice.actions[:, -1], self.action_count, *lowered)
+            both = choice.actions[:, 0], choice.actions[:, -1]
+            record = Record.of_batch(*both, self.action_count, seen.batch.discount)
         return choice, {"alpha": alpha, **measured}, record
 
     def scores(self, advice: Advice, batch: Batch) -> Array:
