@@ -58,7 +58,7 @@ def test_commits_are_short_and_changes_stay_marked():
     ],
 )
 def test_the_command_is_one_that_makes_the_row_from_nothing(said, seeds, command):
-    source = records.Record(MADE | {"judged": {"command": said}}).source
+    source = records.Record((MADE | {"judged": {"command": said}},)).source
     claim = judging.Claim("x", "Fig. 0", "says", lambda _: judging.NOT_RUN, "alpha")
     row = document.Row(claim, judging.Finding(HOLDS, "so", seeds, source))
     assert row.cells(1)[-1] == f"`{command}`, abc1234"
@@ -123,7 +123,7 @@ def runtime(minutes: dict[str, float]) -> records.Record:
         | {"model_parameters": 34_600_000 if "+sadq" in label else None}
         for label, value in minutes.items()
     ]
-    return records.Record(MADE | {"artefact": "runtime", "arms": arms})
+    return records.Record((MADE | {"artefact": "runtime", "arms": arms},))
 
 
 def test_a_cost_is_held_against_the_papers():

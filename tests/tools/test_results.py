@@ -28,8 +28,8 @@ def test_the_page_is_what_the_files_say():
     rows = document.rows_of(found)
     for number, row in enumerate(rows, start=1):
         assert "| " + " | ".join(row.cells(number)) + " |" in shown.splitlines()
+    assert all(path.stat().st_size < 300_000 for path in (ROOT / "results").glob("*.json"))
     for name, record in found.records.items():
-        assert (ROOT / "results" / f"{name}.json").stat().st_size < 300_000
         if name in figures.DRAWN and record.places:
             assert (ROOT / document.FIGURES / f"{name}.png").stat().st_size < 300_000
 
@@ -220,6 +220,32 @@ def test_figures_are_the_same_twice(root):
 def test_records_are_compact(root):
     """33 fleets of 20 seeds and 101 evaluations must fit into 300 kB; here 22 have 12 seeds and 21 evaluations."""
     assert (root / "results" / "conventional.json").stat().st_size < 120_000
+
+
+def test_presets_may_be_reproduced_apart(root, tmp_path):
+    """Each row says what made it, and the page what neither record has."""
+    whole = json.loads((root / "results" / "controlled.json").read_text())
+    made = [one | {"commit": "def5678"} for one in whole["origins"]]
+    acrobot, bitflip = whole["environments"]
+    others = whole["missing"] | {"bitflip": [one["arm"] for one in bitflip["arms"]]}
+    pieces = {
+        "controlled": whole | {"environments": [acrobot], "missing": others},
+        "controlled-later": whole | {"environments": [bitflip], "missing": {}, "origins": made},
+    }
+    for name, piece in pieces.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(piece))
+    found = records.load(tmp_path)
+    record = found.records["controlled"]
+    assert list(record.places) == ["acrobot", "bitflip"] and list(record.missing) == ["lunarlander"]
+    rows = {row.claim.name: row for row in document.rows_of(found)}
+    expected = {row.claim.name: row for row in document.rows_of(records.load(root / "results"))}
+    for name, commit in (("steadier twins, Acrobot", "abc1234"), ("steadier twins, BitFlip", "def5678")):
+        assert rows[name].finding.source.commits == (commit,)
+        assert rows[name].finding.measured == expected[name].finding.measured
+    assert record.source.commits == ("abc1234", "def5678")
+    (tmp_path / "controlled-again.json").write_text(json.dumps(pieces["controlled-later"]))
+    with pytest.raises(SadqError, match="has bitflip, which another record of controlled has too"):
+        records.load(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def rule_section(evidence: never_loses.Evidence) -> list[str]:
         *never_loses.floor_table(evidence),
         "",
         *never_loses.cut_line(evidence),
-        *tables.origins(evidence.data),
+        *tables.origins(evidence.data["origins"]),
     ]
 
 
@@ -164,7 +164,8 @@ def _artefacts(results: Results, figures: Sequence[str]) -> Iterator[str]:
             yield from tables.measures_table(place)
             yield from (f"\n{note}" for note in place.data["notes"])
             yield ""
-        yield from tables.origins(record.data)
+        yield from tables.origins(record.origins)
+        yield from tables.unfinished(record.missing)
 
 
 def waiting(rows: Sequence[Row], results: Results) -> list[Row]:

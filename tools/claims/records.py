@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from sadq.errors import SadqError
 from sadq.report.stats import SIGNIFICANCE, Estimate
+from sadq.studies.artefacts import find
 
 FORMAT = 2
 NOT_NEEDED = r" --(?:out|pool) FOLDER| --partial| --quiet| --json"
@@ -90,11 +91,21 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What made a number."""
+
+    command: str
+    commits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Place:
     """One preset of an artefact."""
 
     preset: str
     data: Mapping[str, Any]
+    source: Source | None = None
+    devices: tuple[str, ...] = ()
 
     @cached_property
     def arms(self) -> dict[str, Arm]:
@@ -107,18 +118,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What made a number."""
-
-    command: str
-    commits: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Record:
-    """What a reproduction left."""
+    """What the reproductions of an artefact left: each of presets of its own."""
 
-    data: Mapping[str, Any]
+    pieces: tuple[Mapping[str, Any], ...]
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What does not depend on the preset."""
+        return self.pieces[0]
 
     @property
     def artefact(self) -> str:
@@ -126,17 +134,42 @@ class Record:
 
     @cached_property
     def places(self) -> dict[str, Place]:
-        return {one["preset"]: Place(one["preset"], one) for one in self.data.get("environments", [])}
+        """In the order of the artefact's presets."""
+        found = {
+            one["preset"]: Place(one["preset"], one, _source([piece]), _devices(piece))
+            for piece in self.pieces
+            for one in piece.get("environments", [])
+        }
+        order = {preset: at for at, preset in enumerate(find(self.artefact).presets)}
+        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
     @property
     def source(self) -> Source:
         """The command that makes it from nothing, on one machine, and the commits that its runs were trained by."""
-        commits = sorted({short(one["commit"]) for one in self.data["origins"]})
-        return Source(re.sub(NOT_NEEDED, "", self.data["judged"]["command"]), tuple(commits))
+        return _source(self.pieces)
+
+    @property
+    def origins(self) -> list[Mapping[str, Any]]:
+        return [one for piece in self.pieces for one in piece["origins"]]
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        return self.data["missing"]
+        """Preset -> its arms that no piece has."""
+        labels = {preset: own for piece in self.pieces for preset, own in piece["missing"].items()}
+        there = {preset: place.arms.keys() for preset, place in self.places.items()}
+        left = {
+            preset: [label for label in own if label not in there.get(preset, ())] for preset, own in labels.items()
+        }
+        return {preset: own for preset, own in left.items() if own}
+
+
+def _source(pieces: Sequence[Mapping[str, Any]]) -> Source:
+    commits = sorted({short(one["commit"]) for piece in pieces for one in piece["origins"]})
+    return Source(re.sub(NOT_NEEDED, "", pieces[0]["judged"]["command"]), tuple(commits))
+
+
+def _devices(piece: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted({str(one["device"]) for one in piece["origins"]}))
 
 
 @dataclass(frozen=True)
@@ -163,23 +196,31 @@ class Results:
 
 
 def load(folder: Path) -> Results:
-    """Everything below results/."""
-    records = {}
-    for path in sorted(set(folder.glob("*.json")) - {folder / RULE_FILE}):
+    """Everything below results/: ARTEFACT.json, and ARTEFACT-….json of presets that were run apart from it."""
+    pieces: dict[str, list[Mapping[str, Any]]] = {}
+    for path in sorted(set(folder.glob("*.json")) - {folder / RULE_FILE}, key=lambda path: path.stem):
         data = _read(path)
-        if data.get("format") != FORMAT or data.get("artefact") != path.stem:
+        name = data.get("artefact", path.stem)
+        if data.get("format") != FORMAT or path.stem != name and not path.stem.startswith(f"{name}-"):
             raise SadqError(
                 f"{path} is no record of {path.stem} (format {FORMAT}): put the result.json of `sadq reproduce "
                 f"{path.stem}` there."
             )
         if data["quick"]:
             raise SadqError(f"{path} is of a quick run, whose numbers say nothing of the paper: reproduce it in full.")
-        records[path.stem] = Record(data)
+        own, others = _presets([data]), _presets(pieces.setdefault(name, []))
+        if twice := sorted(own & others):
+            raise SadqError(f"{path} has {twice[0]}, which another record of {name} has too: keep one of the two.")
+        pieces[name].append(data)
     games = {}
     for path in sorted((folder / "atari100k").glob("*.json")):
         data = _read(path)
         games[data["game"], data["agent"]] = data
-    return Results(records, games)
+    return Results({name: Record(tuple(own)) for name, own in pieces.items()}, games)
+
+
+def _presets(pieces: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {one["preset"] for piece in pieces for one in piece.get("environments", [])}
 
 
 def _read(path: Path) -> dict[str, Any]:

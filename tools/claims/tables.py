@@ -77,27 +77,31 @@ def games_table(results: Results) -> list[str]:
     return markdown(titles, rows)
 
 
-def origins(data: Mapping[str, Any]) -> Iterator[str]:
-    """A line for every machine, commit and command that runs were trained by, and one for what is missing."""
-    for one in data["origins"]:
+def origins(made: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for every machine, commit and command that runs were trained by."""
+    for one in made:
         versions = ", ".join(f"{name} {value}" for name, value in one["versions"].items() if value)
         fleets = f"{one['fleets']} fleet{'s' * (one['fleets'] > 1)}" if "fleets" in one else "computed"
         yield f"- {fleets}: `{one['command']}`, commit {short(one['commit'])}, {one['device']}, {versions}."
-    for preset, labels in data.get("missing", {}).items():
+
+
+def unfinished(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A line for every preset of which arms were not run."""
+    for preset, labels in missing.items():
         yield f"- Not yet run on {place_name(preset)}: {', '.join(f'`{label}`' for label in labels)}."
 
 
 def times(results: Results, order: Sequence[str]) -> list[str]:
     """Machine time by artefact; what several of them share is counted once in the last row."""
     rows: list[list[str]] = []
-    fleets: dict[tuple[str, str, float], tuple[Arm, str]] = {}
+    fleets: dict[tuple[str, str, float], tuple[Arm, tuple[str, ...]]] = {}
     for name in order:
         record = results.records.get(name)
         if record is None:
             continue
-        devices = " and ".join(sorted({str(one["device"]) for one in record.data["origins"]}))
+        devices = " and ".join(sorted({str(one["device"]) for one in record.origins}))
         own = {
-            (place.preset, arm.label, arm.data["seconds"]["wall_seconds"]): (arm, devices)
+            (place.preset, arm.label, arm.data["seconds"]["wall_seconds"]): (arm, place.devices)
             for place in record.places.values()
             for arm in place.arms.values()
         }
@@ -107,7 +111,7 @@ def times(results: Results, order: Sequence[str]) -> list[str]:
         elif "seconds" in record.data:
             rows.append([f"`{name}`", "–", "–", "–", _minutes(record.data["seconds"]), "–", devices])
     if fleets:
-        every = " and ".join(sorted({devices for _, devices in fleets.values()}))
+        every = " and ".join(sorted({device for _, devices in fleets.values() for device in devices}))
         rows.append(["**all, shared fleets once**", *_spent([arm for arm, _ in fleets.values()]), every])
     titles = ["artefact", "fleets", "members", "env steps", "minutes", "of them compiling", "device"]
     return markdown(titles, rows) if rows else ["Not yet run."]

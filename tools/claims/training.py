@@ -64,7 +64,7 @@ def rule(
         if place is None:
             return NOT_RUN
         verdict, measured = judge(place)
-        return Finding(verdict, measured, seeds_of(place, needed, together), results.records[artefact].source)
+        return Finding(verdict, measured, seeds_of(place, needed, together), place.source)
 
     return decide
 
