@@ -9,7 +9,6 @@ simulator is Gymnasium's, with all its wrappers, eight environments one after th
 import argparse
 import json
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -41,27 +40,12 @@ def simulator(steps: int) -> dict[str, float]:
 
 
 def training(warmup: int, window: int, workers: int, overlap: bool) -> dict[str, float]:
-    """Env steps per second of a real run, run folder and metrics included, over `window` steps after `warmup`."""
+    """Env steps per second of a run."""
+    from ours import rate
+
     from sadq.experiment.presets import preset
-    from sadq.experiment.run import Progress, create
 
-    base = preset("lunarlander", "dqn")
-    # No evaluation falls between the first of the window and its last chunk.
-    config = replace(base, seeds=(0,), evaluations=1, workers=workers, overlap=overlap, checkpoint_seconds=1e9)
-    moments: dict[int, float] = {}
-
-    def note(progress: Progress) -> bool:
-        moments[progress.step] = time.perf_counter()
-        return progress.step < warmup + window
-
-    with tempfile.TemporaryDirectory() as folder:
-        experiment = create(config, Path(folder) / "run")
-        experiment.begin()
-        experiment.run(note)
-        experiment.close()
-    reached = [step for step in moments if step >= warmup]
-    first, last = min(reached), max(reached)
-    return {"steps_per_second": (last - first) / (moments[last] - moments[first])}
+    return rate(replace(preset("lunarlander", "dqn"), workers=workers, overlap=overlap), warmup, window)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from flops import per_update
 from updates import PRESET, REFERENCE, config_of, full_replay, once, outside_learning, prepare, timed
 
 from sadq.experiment.build import MAX_CHUNK
-from sadq.experiment.config import Epsilon
+from sadq.experiment.config import Config, Epsilon
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Progress, create
 
@@ -26,15 +26,21 @@ LEAST_PAIRS = 5
 
 
 def speed(agent: str, warmup: int, window: int, same_epsilon: bool) -> dict[str, Any]:
-    """Env steps per second of a real run, run folder and metrics included, over `window` steps after `warmup`."""
-    # Evaluation and checkpoints fall outside every timed window.
-    config = replace(preset(PRESET, agent), seeds=(0,), evaluations=1, checkpoint_seconds=1e9)
-    chunk = MAX_CHUNK * config.collect
-    if warmup < chunk or warmup % chunk or window < chunk or window % chunk:
-        raise SystemExit(f"warmup = {warmup} and window = {window} must be whole chunks of {chunk} env steps.")
+    """Of a run of the Acrobot preset with one member."""
+    config = preset(PRESET, agent)
     if same_epsilon:
         # The peers' schedule: linear, and at its end when the window begins.
         config = replace(config, epsilon=Epsilon((1.0,), (0.05,), (float(warmup),), "linear"))
+    return rate(config, warmup, window)
+
+
+def rate(config: Config, warmup: int, window: int) -> dict[str, Any]:
+    """Env steps per second of a real run, run folder and metrics included, over `window` steps after `warmup`."""
+    # Evaluation and checkpoints fall outside every timed window.
+    config = replace(config, seeds=(0,), evaluations=1, checkpoint_seconds=1e9)
+    chunk = MAX_CHUNK * config.collect
+    if warmup < chunk or warmup % chunk or window < chunk or window % chunk:
+        raise SystemExit(f"warmup = {warmup} and window = {window} must be whole chunks of {chunk} env steps.")
     moments: dict[int, float] = {}
 
     def note(progress: Progress) -> bool:
