@@ -1,8 +1,10 @@
 """Makers of single environments from what a user has: an environment object, or many in a vector environment."""
 
+import contextlib
 import copy
 import functools
 import inspect
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,29 +20,52 @@ class Copies:
     """Copies of an environment with the attributes that it has now.
 
     Some environments, those that are Gymnasium's `EzPickle`, are copied, and sent to a process, by being made anew. What was
-    changed in them since would be lost, so plain values that differ are carried over by name.
+    changed in them since would be lost, so whatever differs is carried over by name; `lost` are those that cannot be.
     """
 
     def __init__(self, environment: gymnasium.Env):
         made_anew = copy.deepcopy(environment)
-        pairs = zip(_layers(environment), _layers(made_anew), strict=True)
         self._environment = environment
-        self._changed = [_changes(vars(layer), vars(copied)) for layer, copied in pairs]
+        itself = {id(layer): layer for layer in _layers(environment)}
+        self._changed: list[dict[str, Any]] = []
+        missing: list[tuple[Any, Any, str]] = []
+        for layer, copied in zip(itself.values(), _layers(made_anew), strict=True):
+            carried, left_out = _changes(layer, vars(copied), itself)
+            self._changed.append(carried)
+            missing += [(value, copied, name) for name, value in left_out.items()]
+        if missing:
+            with contextlib.suppress(Exception):  # which is told when it is described
+                made_anew.reset(seed=0)
+        # What a reset makes need not be carried over.
+        self.lost = [
+            name for value, copied, name in missing if not _is_same(value, vars(copied).get(name), dict(itself))
+        ]
         made_anew.close()
 
     def __call__(self) -> gymnasium.Env:
         copied = copy.deepcopy(self._environment)
-        for layer, changed in zip(_layers(copied), self._changed, strict=True):
-            vars(layer).update(copy.deepcopy(changed))
+        # What speaks of the environment speaks of the copy then.
+        own = {id(layer): made for layer, made in zip(_layers(self._environment), _layers(copied), strict=True)}
+        for layer, changed in zip(list(own.values()), self._changed, strict=True):
+            vars(layer).update(copy.deepcopy(changed, own))
         return copied
 
 
 def copies_of(name: str, environment: gymnasium.Env) -> Callable[[], gymnasium.Env]:
     """What makes copies of an environment; where it cannot be copied, what makes it anew from its spec, which is said."""
     try:
-        return Copies(environment)
+        copies = Copies(environment)
     except Exception as error:
         reason = contract.one_line(error)
+    else:
+        if copies.lost:
+            warnings.warn(
+                f"environment {name} is copied by being made anew, without what was changed in it under "
+                f"{', '.join(copies.lost)}: pass a function without arguments that makes one as you want it.",
+                SadqWarning,
+                stacklevel=2,
+            )
+        return copies
     if environment.spec is None:
         problem = "it has none"
     else:
@@ -143,13 +168,24 @@ def _layers(environment: gymnasium.Env) -> Iterator[Any]:
     yield layer
 
 
-def _changes(now: dict[str, Any], anew: dict[str, Any]) -> dict[str, Any]:
-    """Plain values that are not the same in the copy."""
-    return {
-        name: copy.deepcopy(value)
-        for name, value in now.items()
-        if _is_plain(value) and not (name in anew and _is_same(value, anew[name]))
-    }
+def _changes(layer: Any, anew: dict[str, Any], itself: dict[int, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is not the same in the copy: copies of it by name, and by name what cannot be copied."""
+    carried, left_out = dict[str, Any](), dict[str, Any]()
+    for name, value in vars(layer).items():
+        if not (isinstance(layer, gymnasium.utils.EzPickle) or _is_plain(value)):
+            continue  # a true copy has it
+        before = anew.get(name, layer)
+        try:
+            if _is_same(value, before, dict(itself)):
+                continue
+            if _reaches(value, itself):
+                raise TypeError("all copies would act on the environment that they are copies of")
+            carried[name] = copy.deepcopy(value, dict(itself))
+        except Exception:
+            # What was nothing before is what an episode has made, a window or a body: the next one makes its own.
+            if before is not None and not (isinstance(before, list | tuple | dict | set) and not before):
+                left_out[name] = value
+    return carried, left_out
 
 
 def _is_plain(value: Any) -> bool:
@@ -160,9 +196,49 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | bytes | np.ndarray | np.generic)
 
 
-def _is_same(left: Any, right: Any) -> bool:
+def _reaches(value: Any, itself: dict[int, Any]) -> bool:
+    """Whether a function, which no copy is made of, knows the environment itself, or a method of it."""
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, types.FunctionType):
+        return False
+    known = inspect.getclosurevars(function)
+    return any(
+        id(getattr(one, "__self__", one)) in itself for one in [*known.nonlocals.values(), *known.globals.values()]
+    )
+
+
+def _is_same(left: Any, right: Any, met: dict[int, Any]) -> bool:
+    """Whether two values are the same as far as can be looked into; what was `met` before is not looked into again."""
+    if left is right or id(left) in met:
+        return True
     if type(left) is not type(right):
         return False
-    if isinstance(left, np.ndarray):
+    if isinstance(left, np.ndarray) and left.dtype != object:
         return left.dtype == right.dtype and left.tobytes() == right.tobytes() and left.shape == right.shape
-    return repr(left) == repr(right)
+    if isinstance(left, set | frozenset | type | types.ModuleType | types.CodeType | gymnasium.Space):
+        return left == right
+    if _is_plain(left) and not isinstance(left, tuple | list | dict):
+        return repr(left) == repr(right)
+    met[id(left)] = left  # kept, for another's id may be the same later
+    inside, other = _inside(left), _inside(right)
+    return len(inside) == len(other) and all(
+        key in other and _is_same(value, other[key], met) for key, value in inside.items()
+    )
+
+
+def _inside(value: Any) -> dict[Any, Any]:
+    """What a value is made of, by name or place; nothing for one that tells nothing, such as an engine's."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, tuple | list):
+        return dict(enumerate(value))
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return {"code": value.__code__, "defaults": (value.__defaults__, value.__kwdefaults__), "cells": cells}
+    if isinstance(value, types.MethodType):
+        return {"function": value.__func__, "self": value.__self__}
+    if isinstance(value, functools.partial):
+        return {"function": value.func, "arguments": value.args, "named": value.keywords}
+    slots = [slot for kind in type(value).__mro__ for slot in getattr(kind, "__slots__", ())]
+    held = {slot: getattr(value, slot) for slot in slots if isinstance(slot, str) and hasattr(value, slot)}
+    return held | getattr(value, "__dict__", {})
