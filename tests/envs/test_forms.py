@@ -105,9 +105,21 @@ def test_joint_actions_are_numbered_by_their_first_entry_first():
     np.testing.assert_array_equal(actions_of(form, np.array([0, 2, 3, 5])), [[0, 7], [0, 9], [1, 7], [1, 9]])
     flags = action_form("any", spaces.MultiBinary([1, 2]))
     np.testing.assert_array_equal(actions_of(flags, np.array([2])), [[[1, 0]]])
+    with pytest.raises(SadqError, match="with at least one choice"):
+        action_form("any", spaces.MultiDiscrete([]))
     for wanted in (spaces.MultiDiscrete([50] * 40), spaces.MultiBinary(13)):
         with pytest.raises(SadqError, match="joint actions, expected at most 4,096, for a network"):
             action_form("any", wanted)
+
+
+def test_joint_actions_have_the_type_of_their_space():
+    space = spaces.MultiDiscrete([2, 3], dtype=np.int32)
+    form = action_form("any", space)
+    assert space.contains(actions_of(form, np.array([5]))[0]) and Form.from_json(form.as_json()) == form
+    older = {name: value for name, value in form.as_json().items() if name != "dtype"}
+    assert Form.from_json(older).dtype == "int64"
+    with pytest.raises(ValueError, match="fit together"):
+        Form.from_json(form.as_json() | {"dtype": "float32"})
 
 
 def test_legality_of_joint_actions_in_every_form():
@@ -116,6 +128,15 @@ def test_legality_of_joint_actions_in_every_form():
     by_choice = np.array([0, 1], bool), np.array([1, 0, 1], bool)
     for given in (by_choice, np.concatenate(by_choice), np.array(expected), np.reshape(expected, (2, 3))):
         np.testing.assert_array_equal(joint_legal(form, given), expected)
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)])
+def test_a_mask_that_may_be_of_choices_or_of_joint_actions_is_refused(space):
+    form, diagonal = action_form("any", space), np.eye(2, dtype=bool)
+    with pytest.raises(Misfit, match=r"4 entries that may be of choices .* joint shape \(2, 2\)"):
+        joint_legal(form, diagonal.ravel())
+    np.testing.assert_array_equal(joint_legal(form, diagonal), [True, False, False, True])
+    np.testing.assert_array_equal(joint_legal(form, tuple(diagonal)), [False, True, False, False])
 
 
 def played(spec, workers):

@@ -161,6 +161,21 @@ def test_a_mask_without_legal_actions_at_reset():
     assert "without any legal action" in refusal(lambda: make(lambda: Broken(reset_info=NO_MASK)))
 
 
+@pytest.mark.parametrize(
+    "space,mask", [(spaces.MultiDiscrete([3, 2]), ([1, 1], [1, 1, 1])), (spaces.Discrete(2), [[1], [1, 0]])]
+)
+def test_a_mask_of_rows_of_different_lengths(space, mask):
+    made = Broken(reset_info={"action_mask": mask})
+    made.action_space = space
+    assert "booleans: fix the environment" in refusal(lambda: make(made))
+
+
+def test_a_mask_that_may_be_of_choices_or_of_joint_actions():
+    made = Broken(reset_info={"action_mask": [1, 0, 0, 1]})
+    made.action_space = spaces.MultiDiscrete([2, 2])
+    assert "an action_mask of 4 entries that may be of choices" in refusal(lambda: make(made))
+
+
 def test_a_terminated_state_needs_no_legal_action():
     spec = make(lambda: Broken(info=NO_MASK, terminated=True))
     environments = HostEnvironments(spec, [0], 1, workers=0)

@@ -166,8 +166,11 @@ def checked_mask(
         return None
     if not spec.has_masks:
         _refuse(spec, call, f"an info['{MASK}']", "none ever, since its first reset gave none")
-    mask = np.asarray(value if spec.action_form is None else forms.joint_legal(spec.action_form, value))
-    if mask.shape != (spec.action_count,) or mask.dtype.kind not in "biu":
+    try:
+        mask = forms.numbers_of(value if spec.action_form is None else forms.joint_legal(spec.action_form, value))
+    except forms.Misfit as misfit:
+        _refuse(spec, call, f"an {told} of {misfit.found}", misfit.expected)
+    if mask is None or mask.shape != (spec.action_count,) or mask.dtype.kind not in "biu":
         _refuse(spec, call, f"an {told} {_shown(value)}", f"{spec.action_count} booleans")
     mask = mask.astype(bool)
     if not mask.any():
@@ -241,21 +244,17 @@ def _array(spec: HostSpec, call: str, value: Any) -> np.ndarray:
         if not single:
             _refuse(spec, call, "a batch of observations", "one")
         return flat[0]
-    try:
-        array = np.asarray(value)
-    except ValueError:  # rows of different lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "fbiu":
+    array = forms.numbers_of(value)
+    if array is None:
         numbers = " x ".join(map(str, spec.observation_shape))
         _refuse(spec, call, f"the observation {_shown(value)}", f"an array of {numbers} numbers")
     if array.shape != spec.observation_shape:
         _refuse(spec, call, f"an observation of shape {array.shape}", f"shape {spec.observation_shape}")
-    if spec.observation_dtype == np.uint8 and array.dtype != np.uint8:
-        with np.errstate(invalid="ignore"):
-            fits = (array >= 0) & (array <= 255) & (array % 1 == 0)
-        if not fits.all():
-            found = f"an observation with {array[~fits][0]}"
-            _refuse(spec, call, found, "whole numbers from 0 to 255, since its observation space is uint8")
+    if spec.observation_dtype == np.uint8:
+        try:
+            return forms.cast(array, np.uint8)
+        except forms.Misfit as misfit:
+            _refuse(spec, call, f"an observation with {misfit.found}", misfit.expected)
     return array
 
 

@@ -8,7 +8,7 @@ numbered as `numpy.unravel_index` does, the first entry as the most significant 
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Form:
     """The smallest value of each choice."""
     keys: tuple[str, ...] = ()
     parts: tuple["Form", ...] = ()
+    dtype: str = "int64"
+    """The type of joint actions."""
 
     @property
     def size(self) -> int:
@@ -54,10 +56,8 @@ class Form:
         return sum(self.counts) if self.kind == CHOICES else sum(part.size for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            name: list(value) for name, value in vars(self).items() if name not in ("kind", "parts")
-        }
-        return {"kind": self.kind} | found | {"parts": [part.as_json() for part in self.parts]}
+        found: dict[str, Any] = {name: list(value) for name, value in vars(self).items() if isinstance(value, tuple)}
+        return {"kind": self.kind, "dtype": self.dtype} | found | {"parts": [part.as_json() for part in self.parts]}
 
     @classmethod
     def from_json(cls, data: Any) -> "Form":
@@ -66,11 +66,13 @@ class Form:
             raise ValueError("this is no form of observations or actions")
         shape, counts, starts = (tuple(int(one) for one in data[name]) for name in ("shape", "counts", "starts"))
         keys, parts = tuple(map(str, data["keys"])), tuple(map(cls.from_json, data["parts"]))
-        form = cls(data["kind"], shape, counts, starts, keys, parts)
+        dtype = str(data.get("dtype", "int64"))  # of older versions always
+        form = cls(data["kind"], shape, counts, starts, keys, parts, dtype)
         entries = math.prod(form.shape) if form.kind == CHOICES else 0
         named = len(parts) if form.kind == DICT else 0
         lengths = len(form.counts), len(form.starts), len(keys)
-        if lengths != (entries, entries, named) or min(form.counts, default=1) < 1 or form.size < 1:
+        whole = np.dtype(dtype).kind in "iu"
+        if lengths != (entries, entries, named) or min(form.counts, default=1) < 1 or form.size < 1 or not whole:
             raise ValueError("this form does not fit together")
         return form
 
@@ -98,12 +100,14 @@ def action_form(name: str, space: spaces.Space[Any]) -> Form:
     if isinstance(space, spaces.MultiBinary):
         shape = tuple(map(int, space.shape))
         form = Form(CHOICES, shape, (2,) * math.prod(shape), (0,) * math.prod(shape))
-    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+    elif isinstance(space, spaces.MultiDiscrete) and space.nvec.size:
+        form = replace(_choices(space), dtype=np.dtype(space.dtype).name)
+    elif isinstance(space, spaces.Discrete):
         form = _choices(space)
     else:
         raise SadqError(
-            f"environment {name} has action space {space}, expected Discrete, MultiDiscrete or MultiBinary: "
-            "wrap it so that its actions are numbered."
+            f"environment {name} has action space {space}, expected Discrete, MultiDiscrete or MultiBinary with at least "
+            "one choice: wrap it so that its actions are numbered."
         )
     joint = math.prod(form.counts)
     if form.shape and joint > MOST_ACTIONS:
@@ -145,33 +149,49 @@ def action_of(form: Form, number: int) -> np.ndarray:
 def actions_of(form: Form, numbers: np.ndarray) -> np.ndarray:
     """The user's own actions of numbers [n]: [n, *shape]."""
     digits = np.stack(np.unravel_index(numbers, form.counts), axis=-1) + np.array(form.starts)
-    return digits.reshape(len(numbers), *form.shape).astype(np.int64)
+    return digits.reshape(len(numbers), *form.shape).astype(form.dtype)
 
 
 def joint_legal(form: Form, value: Any) -> Any:
     """What is legal as booleans of every joint action, where `value` says it of every choice by itself; else `value`.
 
     By itself: a tuple of an array a choice, as Gymnasium's `sample` takes it, or all of these in one row, as Stable-
-    Baselines3's contributions have it. What has the shape of the joint choices is read as legality of joint actions.
+    Baselines3's contributions have it. What has the shape of the joint choices is read as legality of joint actions; Misfit
+    for a row that may be either.
     """
-    masks: list[np.ndarray]
-    if (
-        isinstance(value, tuple | list)
-        and [np.size(one) for one in value] == list(form.counts)
-        and len(form.counts) > 1
-    ):
-        masks = [np.asarray(one) for one in value]
-    else:
-        array = np.asarray(value)
-        if array.shape == form.counts:
+    parts = [numbers_of(one) for one in value] if isinstance(value, tuple | list) else []
+    masks = [part for part in parts if part is not None]
+    if [mask.size for mask in masks] != list(form.counts) or len(parts) != len(masks) or len(masks) < 2:
+        array = numbers_of(value)
+        if array is not None and array.shape == form.counts:
             return array.reshape(-1)
-        if array.shape != (sum(form.counts),):
+        if array is None or array.shape != (sum(form.counts),):
             return value
+        if array.size == math.prod(form.counts):
+            expected = f"a tuple of arrays, one for each choice, or an array of the joint shape {form.counts}"
+            raise Misfit(f"{array.size} entries that may be of choices or of joint actions", expected)
         masks = np.split(array, np.cumsum(form.counts)[:-1])
     joint = np.ones((), bool)
     for mask in masks:
         joint = np.logical_and.outer(joint, mask.astype(bool))
     return joint.reshape(-1)
+
+
+def cast(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Observations in the type that networks take, uint8 or float32; Misfit for what that cannot hold."""
+    expected = "whole numbers from 0 to 255, since its observation space is uint8"
+    if dtype != np.uint8:
+        expected = "numbers finite in float32"
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(array.astype(dtype))
+    elif array.dtype != np.uint8:
+        with np.errstate(invalid="ignore"):
+            fits = (array >= 0) & (array <= 255) & (array % 1 == 0)
+    else:
+        return array
+    if not fits.all():
+        raise Misfit(str(array[~fits][0]), expected)
+    return array.astype(dtype)
 
 
 def _form_of(space: spaces.Space[Any]) -> Form | None:

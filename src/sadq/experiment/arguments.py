@@ -75,26 +75,26 @@ def observations_of(
 ) -> tuple[np.ndarray, bool]:
     """(observations [n, *shape], whether it was one and not a batch); a `form` is the environment's own."""
     if form is not None:
-        try:
-            flat, single = forms.flattened(form, given)
-        except forms.Misfit as misfit:
-            raise SadqError(
-                f"Cannot act on an observation with {misfit.found}: expected {misfit.expected}."
-            ) from misfit
-        return flat.astype(dtype), single
-    array, expected = forms.numbers_of(given), f"{shape} or (n, {', '.join(map(str, shape))})"
-    if array is None:
-        raise SadqError(f"Cannot act on {shown(given)}: expected an array of numbers of shape {expected}.")
-    if shape not in (array.shape, array.shape[1:]):
-        raise SadqError(f"Cannot act on an observation of shape {array.shape}: expected {expected}.")
-    return array.reshape(-1, *shape).astype(dtype), array.shape == shape
+        with _told("Cannot act on an observation with"):
+            array, single = forms.flattened(form, given)
+    else:
+        expected = f"{shape} or (n, {', '.join(map(str, shape))})"
+        found = forms.numbers_of(given)
+        if found is None:
+            raise SadqError(f"Cannot act on {shown(given)}: expected an array of numbers of shape {expected}.")
+        if shape not in (found.shape, found.shape[1:]):
+            raise SadqError(f"Cannot act on an observation of shape {found.shape}: expected {expected}.")
+        array, single = found.reshape(-1, *shape), found.shape == shape
+    with _told("Cannot act on an observation with"):
+        return forms.cast(array, dtype), single
 
 
 def masks_of(given: Any, actions: int, single: bool, count: int, form: forms.Form | None = None) -> np.ndarray:
     """Legal actions bool[n, A], refused where they are of another size or allow nothing; a `form` is of joint actions."""
     if form is not None:
         rows = [given] if single else given if isinstance(given, list | np.ndarray) else []
-        given = [forms.joint_legal(form, one) for one in rows]
+        with _told("action_masks have"):
+            given = [forms.joint_legal(form, one) for one in rows]
     masks, expected = forms.numbers_of(given), ((actions,), (1, actions)) if single else ((count, actions),)
     if masks is None or masks.shape not in expected or masks.dtype.kind not in "biu":
         found = shown(given) if masks is None else f"of shape {masks.shape} and type {masks.dtype}"
@@ -103,3 +103,12 @@ def masks_of(given: Any, actions: int, single: bool, count: int, form: forms.For
     if not masks.any(axis=1).all():
         raise SadqError("action_masks allow no action at all for an observation: expected one at least.")
     return masks
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """A misfit as the sentence that refuses it."""
+    try:
+        yield
+    except forms.Misfit as misfit:
+        raise SadqError(f"{what} {misfit.found}: expected {misfit.expected}.") from misfit
