@@ -9,7 +9,7 @@ from gymnasium import spaces
 from sample_environments import Broken, Spaces, Walk
 
 from sadq.envs import HostEnvironments, make
-from sadq.errors import SadqError
+from sadq.errors import SadqError, SadqWarning
 
 
 def refusal(action):
@@ -33,6 +33,34 @@ def refusal(action):
 def test_spaces(observations, actions, words):
     text = refusal(lambda: make(lambda: Spaces(observations, actions)))
     assert all(word in text for word in ["environment Spaces has", *words])
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("none yet"), AttributeError("none")])
+def test_spaces_that_cannot_be_asked_for(problem):
+    class Shy(Walk):
+        @property
+        def action_space(self):
+            raise problem
+
+        @action_space.setter
+        def action_space(self, _):
+            pass
+
+    assert "environment Shy does not tell its spaces (" in refusal(lambda: make(Shy))
+
+
+@pytest.mark.parametrize("given", [lambda made: made, lambda made: made(), lambda made: lambda: made()])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failure_in_close_is_said_and_ends_nothing(given, workers):
+    class Stuck(Walk):
+        def close(self):
+            raise RuntimeError("still open")
+
+    with pytest.warns(SadqWarning, match="environment Stuck failed in close: RuntimeError: still open"):
+        environments = HostEnvironments(make(given(Stuck)), [0], 2, workers=workers)
+        environments.reset()
+        environments.step(np.zeros((1, 2), int))
+        environments.close()
 
 
 @pytest.mark.parametrize("space", [spaces.MultiBinary(3), spaces.Box(-1, 1, (3,))])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from sadq.envs import forms
 from sadq.envs.forms import Form
-from sadq.errors import SadqError
+from sadq.errors import SadqError, SadqWarning
 
 MASK = "action_mask"
 
@@ -66,14 +67,26 @@ def build(name: str, maker: Callable[[], Any]) -> gymnasium.Env:
     return environment
 
 
+def close(name: str, environment: Any) -> None:
+    """Close an environment; a failure is said and ends nothing, for what was asked of the environment is done."""
+    try:
+        environment.close()
+    except Exception as error:
+        warnings.warn(f"environment {name} failed in close: {one_line(error)}", SadqWarning, stacklevel=1)
+
+
 def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
     """Make one environment, check its spaces and its first reset, and say what it is."""
     environment = build(name, maker)
     try:
-        actions = forms.action_form(name, environment.action_space)
-        seen = forms.observation_form(name, environment.observation_space)
+        try:
+            taken, shown = environment.action_space, environment.observation_space
+        except Exception as error:
+            problem = f"environment {name} does not tell its spaces ({one_line(error)})"
+            raise SadqError(f"{problem}: set observation_space and action_space.") from error
+        actions, seen = forms.action_form(name, taken), forms.observation_form(name, shown)
         whole = seen.kind == forms.ARRAY and bool(seen.shape)
-        bytes_ = whole and environment.observation_space.dtype == np.uint8
+        bytes_ = whole and shown.dtype == np.uint8
         spec = HostSpec(
             name=name,
             maker=maker,
@@ -93,7 +106,7 @@ def describe(name: str, maker: Callable[[], Any]) -> HostSpec:
         spec = dataclasses.replace(spec, has_masks=method or MASK in info, mask_method=method)
         checked_mask(spec, environment, "reset", info)
     finally:
-        environment.close()
+        close(name, environment)
     return spec
 
 

@@ -23,7 +23,7 @@ class Copies:
     changed in them since would be lost, so whatever differs is carried over by name; `lost` are those that cannot be.
     """
 
-    def __init__(self, environment: gymnasium.Env):
+    def __init__(self, name: str, environment: gymnasium.Env):
         made_anew = copy.deepcopy(environment)
         self._environment = environment
         itself = {id(layer): layer for layer in _layers(environment)}
@@ -40,7 +40,7 @@ class Copies:
         self.lost = [
             name for value, copied, name in missing if not _is_same(value, vars(copied).get(name), dict(itself))
         ]
-        made_anew.close()
+        contract.close(name, made_anew)
 
     def __call__(self) -> gymnasium.Env:
         copied = copy.deepcopy(self._environment)
@@ -54,7 +54,7 @@ class Copies:
 def copies_of(name: str, environment: gymnasium.Env) -> Callable[[], gymnasium.Env]:
     """What makes copies of an environment; where it cannot be copied, what makes it anew from its spec, which is said."""
     try:
-        copies = Copies(environment)
+        copies = Copies(name, environment)
     except Exception as error:
         reason = contract.one_line(error)
     else:
@@ -71,7 +71,7 @@ def copies_of(name: str, environment: gymnasium.Env) -> Callable[[], gymnasium.E
     else:
         from_spec = functools.partial(gymnasium.make, environment.spec, disable_env_checker=True)
         try:
-            contract.build(name, from_spec).close()
+            contract.close(name, contract.build(name, from_spec))
         except SadqError as error:
             problem = contract.one_line(error.__cause__ or error)
         else:
@@ -121,10 +121,7 @@ def single_maker(
     """What makes a single environment of a vector of them, which is closed; `factory` made it, and can make another."""
     makers: Any = getattr(environments, "env_fns", None)
     kind, count = type(environments).__name__, environments.num_envs
-    try:
-        environments.close()
-    except Exception as error:
-        raise SadqError(f"environment {kind} failed in close: {contract.one_line(error)}") from error
+    contract.close(kind, environments)
     if makers and not isinstance(environments, gymnasium.vector.VectorWrapper):
         return makers[0]
     if factory is not None and count == 1:

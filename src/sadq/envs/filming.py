@@ -43,9 +43,9 @@ def frames_of(spec: HostSpec, seed: int, number: int, policy: HostPolicy, most: 
             mask = contract.checked_mask(spec, environment, "step", info, final=terminated)
             frames.append(_picture(spec, environment))
             over = terminated or truncated
-        return frames, float(environment.metadata.get("render_fps") or FRAMES_PER_SECOND)
+        return frames, float((environment.metadata or {}).get("render_fps") or FRAMES_PER_SECOND)
     finally:
-        environment.close()
+        contract.close(spec.name, environment)
 
 
 def animation(frames: list[np.ndarray], frames_per_second: float) -> bytes:
@@ -70,7 +70,7 @@ def _picture(spec: HostSpec, environment: Any) -> np.ndarray:
         picture = np.asarray(environment.render())
     except Exception as error:
         raise SadqError(f"environment {spec.name} cannot be filmed: {contract.one_line(error)}") from error
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+    if picture.ndim != 3 or picture.shape[2] != 3 or not picture.size or picture.dtype != np.uint8:
         raise SadqError(
             f"environment {spec.name} rendered an array of shape {picture.shape} and type {picture.dtype}, expected a "
             "picture of bytes, (rows, columns, 3): fix its render, or leave video out."

@@ -220,7 +220,7 @@ class EnvironmentGroup:
     def close(self) -> None:
         """Close every environment."""
         for environment in self._environments:
-            environment.close()
+            contract.close(self._spec.name, environment)
 
     def _begin(self, places: Sequence[int]) -> None:
         spec, board = self._spec, self._board

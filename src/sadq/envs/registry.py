@@ -125,7 +125,7 @@ def _from_gymnasium(identifier: str, host: bool, settings: dict[str, Any]) -> En
         if isinstance(error.__cause__, unknown) or type(error.__cause__) is gymnasium.error.Error:
             raise SadqError(f"unknown environment {identifier!r}, {_advice(identifier)}") from error.__cause__
         raise
-    made.close()
+    contract.close(identifier, made)
     assert made.spec is not None, "gymnasium.make gives every environment a specification"
     module, separator, _ = identifier.rpartition(":")
     name = module + separator + made.spec.id  # with the version, where the id came without
@@ -157,7 +157,7 @@ def _from_factory(factory: Any, name: str | None, host: bool) -> Environment | H
     except Exception as error:
         raise SadqError(f"environment {label} could not be made: {contract.one_line(error)}") from error
     if isinstance(made, gymnasium.Env):
-        made.close()
+        contract.close(name or _name_of(made), made)
         return contract.describe(name or _name_of(made), factory)
     if isinstance(made, gymnasium.vector.VectorEnv):
         return _from_factory(single_maker(made, factory), name, host)

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import traceback
+import warnings
 from typing import Any
 
 from sadq.envs import contract, shared
@@ -43,6 +44,7 @@ def serve(descriptor: int) -> None:
             channel.post(pickle.dumps(reply))
     except (EOFError, BrokenPipeError):
         if group is not None:
+            warnings.simplefilter("ignore")  # what fails in close was said where the environment was described
             group.close()
 
 

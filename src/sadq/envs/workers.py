@@ -95,7 +95,7 @@ def step_seconds(spec: HostSpec) -> float:
         # The median, for what else runs on the machine makes single steps long.
         return float(np.median(steps)) + resets / len(steps)
     finally:
-        environment.close()
+        contract.close(spec.name, environment)
 
 
 def shares(second: np.ndarray, workers: int) -> list[np.ndarray]:
