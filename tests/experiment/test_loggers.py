@@ -76,10 +76,29 @@ def test_a_column_that_was_not_there_at_first_is_left_out_and_one_that_is_missin
     ]
 
 
-def test_a_folder_that_cannot_be_written_to_is_a_sentence(stub_loops, tmp_path):
+@pytest.mark.parametrize("kind", [CSV, TensorBoard, lambda path: WeightsAndBiases(dir=path)])
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc", "/proc/nope"])
+def test_a_folder_that_cannot_be_written_to_is_a_sentence(stub_loops, tmp_path, kind, place):
+    for package in ("tensorboard", "wandb"):
+        pytest.importorskip(package)
     (tmp_path / "file").write_text("")
+    model = agent()
     with pytest.raises(SadqError, match="Cannot log to .*: .*; give another folder"):
-        agent().learn(CONFIG.steps, callback=CSV(tmp_path / "file"))
+        model.learn(CONFIG.steps, callback=kind(tmp_path / place))
+    assert model.num_timesteps == 0
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"\xff\xfe\x00s", b"\n"])
+def test_a_file_that_is_not_of_this_logger_is_not_added_to(stub_loops, tmp_path, content):
+    (tmp_path / "evaluations.csv").write_bytes(content)
+    with pytest.raises(SadqError, match="evaluations.csv, which begins with .*, expected step,member: give another"):
+        agent().learn(CONFIG.steps, callback=CSV(tmp_path))
+    assert (tmp_path / "evaluations.csv").read_bytes() == content
+
+
+def test_what_is_no_path_is_refused_at_once():
+    with pytest.raises(SadqError, match="None is no path"):
+        CSV(None)
 
 
 def test_tensorboard_reads_what_was_written(stub_loops, tmp_path):

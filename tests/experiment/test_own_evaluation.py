@@ -75,6 +75,15 @@ def test_every_environment_has_a_random_policy_and_what_renders_a_film(tmp_path,
         evaluate_policy("Own/Switches-v0", "random", 1, 0, video=Path("film.mov"))
 
 
+@pytest.mark.parametrize("place", ["/proc/film.gif", "file/film.gif", f"{'x' * 300}.gif"])
+def test_a_film_that_cannot_be_written_is_refused_before_anything_is_played(tmp_path, monkeypatch, place):
+    monkeypatch.setattr(evaluate, "play_randomly", lambda *_: pytest.fail("it was played"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SadqError, match="cannot draw .*: .*; give another name"):
+        evaluate_policy("Own/Switches-v0", "random", 1, 0, video=tmp_path / place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_native_environment_is_filmed_by_its_gymnasium_twin():
     cartpole = resolve("CartPole-v1")
     assert video.rendered_twin(cartpole).name == "gymnasium:CartPole-v1"

@@ -1,6 +1,7 @@
 """What a user gives in Python, as what is worked with: an argument in any sensible form, or the sentence that refuses it."""
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 from sadq.envs import forms
 from sadq.errors import SadqError
+from sadq.experiment import storage
 from sadq.registry import fitted, shown
 
 MOST_SEEDS = 100_000
@@ -33,6 +35,14 @@ def whole(given: Any, sentence: str, smallest: int, largest: int | None = None) 
     raise SadqError(sentence.format(shown(given)))
 
 
+def number(given: Any, sentence: str) -> float:
+    """A number, or the sentence with what was given instead."""
+    with contextlib.suppress(TypeError):
+        if not math.isnan(found := fitted(given, float)):
+            return found
+    raise SadqError(sentence.format(shown(given)))
+
+
 def text(name: str, given: Any) -> str:
     if not isinstance(given, str):
         raise SadqError(f"{name} = {shown(given)} must be a text: the name of one.")
@@ -45,10 +55,22 @@ def path_of(given: Any) -> Path:
     return Path(given)
 
 
+def check_writable(path: Path, problem: str, advice: str) -> None:
+    """Refuse, before anything was spent on what is to be in it, a file that cannot be written; its folder is made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        storage.write(storage.temporary(path), b"")
+        storage.drop(storage.temporary(path))
+    except OSError as error:
+        raise SadqError(f"{problem}: {error.strerror}; {advice}.") from error
+
+
 def callbacks_of(given: Any) -> list[Any]:
     """Callbacks from one, several or none."""
     several = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     for one in several:
+        if isinstance(one, type):
+            raise SadqError(f"callback = {shown(one)} is a class: give an object of it, {one.__name__}(...).")
         if not callable(one):
             raise SadqError(f"callback = {shown(one)} must be a function that takes a `Progress`, or a list of such.")
     return several

@@ -88,7 +88,6 @@ def _played(loop: Loop, state: MemberState, episodes: int) -> Evaluation:
 def film_experiment(experiment: Experiment, video: Path) -> Path:
     """An episode of the first member of a run under way, drawn."""
     check_video(experiment.environment, video)
-    video.parent.mkdir(parents=True, exist_ok=True)
     return _first_member(experiment, experiment.state, experiment.step, video)
 
 

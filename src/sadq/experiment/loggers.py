@@ -1,5 +1,6 @@
 """What a run measures, for other programs to show: plain CSV, TensorBoard, Weights & Biases."""
 
+import contextlib
 import csv
 import time
 from collections.abc import Callable
@@ -9,9 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from sadq.errors import SadqError
+from sadq.experiment.arguments import check_writable, path_of
 from sadq.experiment.folder import LOGS
+from sadq.registry import shown
 
 Row = dict[str, Any]
+KEYS = ["step", "member"]
+"""The first columns of whatever is written as CSV."""
 
 
 class Source(Protocol):
@@ -75,17 +80,27 @@ def _mean(values: list[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
+def _check_folder(path: Path) -> None:
+    """Make a folder to log into, or refuse it in a sentence."""
+    check_writable(path / "log", f"Cannot log to {path}", "give another folder")
+
+
 class CSV(Logger):
     """metrics.csv and evaluations.csv in a folder, a line for every member and interval; lines are added to."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = path_of(path)
         self._files: dict[str, Any] = {}
         self._columns: dict[str, list[str]] = {}
 
+    def begin(self, source: Source) -> None:
+        _check_folder(self.path)
+        super().begin(source)
+        self._columns = {kind: columns for kind in self._rows() if (columns := _columns_of(self._path(kind)))}
+
     def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
         if kind not in self._files:
-            self._open(kind, ["step", "member", *numbers])
+            self._open(kind, [*KEYS, *numbers])
         values = {"step": step, "member": member} | numbers
         csv.writer(self._files[kind]).writerow([values.get(name, "") for name in self._columns[kind]])
         self._files[kind].flush()
@@ -95,18 +110,39 @@ class CSV(Logger):
             file.close()
         self._files.clear()
 
+    def _path(self, kind: str) -> Path:
+        return self.path / f"{kind}.csv"
+
     def _open(self, kind: str, columns: list[str]) -> None:
-        path = self.path / f"{kind}.csv"
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if path.exists() and path.stat().st_size:
-                with open(path, newline="") as file:
-                    columns = next(csv.reader(file))
-            self._files[kind], self._columns[kind] = open(path, "a", newline=""), columns  # noqa: SIM115
-            if self._files[kind].tell() == 0:
-                csv.writer(self._files[kind]).writerow(columns)
+            self._files[kind] = open(self._path(kind), "a", newline="", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise SadqError(f"Cannot log to {path}: {error.strerror}; give another folder.") from error
+            raise SadqError(f"Cannot log to {self._path(kind)}: {error.strerror}; give another folder.") from error
+        if kind not in self._columns:
+            self._columns[kind] = columns
+            csv.writer(self._files[kind]).writerow(columns)
+
+
+def _columns_of(path: Path) -> list[str]:
+    """The columns of a file that is to be added to, none where there is none; one that we did not write is refused."""
+    columns: list[str] = []
+    try:
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            if not file.read(1):
+                return []
+            file.seek(0)
+            with contextlib.suppress(csv.Error):
+                columns = next(csv.reader(file))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SadqError(f"Cannot log to {path}: {error.strerror}; give another folder.") from error
+    if columns[:2] != KEYS:
+        raise SadqError(
+            f"Cannot log to {path}, which begins with {shown(','.join(columns))}, expected {','.join(KEYS)}: give another "
+            "folder."
+        )
+    return columns
 
 
 class TensorBoard(Logger):
@@ -119,9 +155,13 @@ class TensorBoard(Logger):
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError as error:
             raise SadqError("Logging to TensorBoard needs it installed: pip install 'sadq[tensorboard]'.") from error
-        self.path, self._event, self._summary = Path(path), Event, Summary
+        self.path, self._event, self._summary = path_of(path), Event, Summary
         self._make: Callable[[str], Any] = EventFileWriter
         self._writers: dict[int, Any] = {}
+
+    def begin(self, source: Source) -> None:
+        _check_folder(self.path)
+        super().begin(source)
 
     def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
         if member not in self._writers:
@@ -145,7 +185,13 @@ class WeightsAndBiases(Logger):
         except ImportError as error:
             raise SadqError("Logging to Weights & Biases needs it installed: pip install 'sadq[wandb]'.") from error
         self._make: Callable[[], Any] = lambda: wandb.init(project=project, **settings)
+        self._folder = path_of(settings["dir"]) if settings.get("dir") else None
         self._run: Any = None
+
+    def begin(self, source: Source) -> None:
+        if self._folder is not None:
+            _check_folder(self._folder)
+        super().begin(source)
 
     def write(self, kind: str, step: int, member: int, numbers: dict[str, float]) -> None:
         if self._run is None:
@@ -165,5 +211,4 @@ def logger_of(name: str, folder: Path, config: dict[str, Any] | None = None) -> 
         return CSV(folder / LOGS / "csv")
     if name == "tensorboard":
         return TensorBoard(folder / LOGS / "tensorboard")
-    (folder / LOGS).mkdir(parents=True, exist_ok=True)
     return WeightsAndBiases(name=folder.name, dir=str(folder / LOGS), config=config)

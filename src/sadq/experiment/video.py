@@ -18,6 +18,7 @@ from sadq.envs.contract import HostSpec
 from sadq.envs.filming import GIF, HostPolicy, animation, check_renders, frames_of
 from sadq.errors import SadqError
 from sadq.experiment import storage
+from sadq.experiment.arguments import check_writable
 from sadq.exploration.situation import settled_values
 from sadq.learning.comparing import Comparison
 from sadq.learning.learner import Learner
@@ -48,6 +49,7 @@ def check_video(environment: Any, path: Path) -> None:
         endings = environment.drawings
     if endings and path.suffix not in endings:
         raise SadqError(f"cannot draw {path}, expected a name that ends in {' or '.join(endings)}: choose one.")
+    check_writable(path, f"cannot draw {path}", "give another name")
     if path.is_dir():
         raise SadqError(f"cannot draw {path}, which is a folder: give the name of a file in it.")
 
@@ -64,7 +66,6 @@ def rendered_twin(environment: Environment) -> HostSpec | None:
 
 def film_rendered(spec: HostSpec, seed: int, number: int, policy: HostPolicy, path: Path) -> Path:
     """What a Gymnasium environment renders of an episode, or of the beginning of a long one, as an animation."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     storage.write_atomically(path, animation(*frames_of(spec, seed, number, policy, MAX_STEPS)))
     return path
 
@@ -132,6 +133,5 @@ def film(
         names = play.emulator(0).action_names
     finally:
         play.close()
-    path.parent.mkdir(parents=True, exist_ok=True)
     storage.write_atomically(path, draw(moments, title, names, path.suffix))
     return path
