@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sadq.errors import SadqError
+from sadq.experiment.arguments import number, path_of, whole
 from sadq.experiment.evaluations import mean_return
 from sadq.experiment.loggers import CSV, Logger, TensorBoard, WeightsAndBiases
 from sadq.experiment.run import Progress
@@ -24,7 +25,9 @@ class _Evaluated:
     """What looks at evaluations: each of them once, as soon as it was made."""
 
     def begin(self, model: Any) -> None:
-        self.model, self._seen = model, -1
+        _, rows = model._begun().rows()
+        # Of an agent that has trained already, none of its evaluations is new; that at the very start is.
+        self.model, self._seen = model, (rows[-1]["step"] if rows else 0) or -1
 
     def _newest(self) -> float | None:
         """The mean return over the members that came to one, where there is an evaluation not looked at yet."""
@@ -41,7 +44,7 @@ class BestModel(_Evaluated):
     """Saves the agent whenever an evaluation was better than all before, members taken together."""
 
     def __init__(self, path: str | Path, policy_only: bool = True):
-        self.path, self.policy_only, self.best = Path(path), policy_only, -math.inf
+        self.path, self.policy_only, self.best = path_of(path), policy_only, -math.inf
 
     def __call__(self, progress: Progress) -> None:
         newest = self._newest()
@@ -56,6 +59,10 @@ class EarlyStopping(_Evaluated):
     def __init__(self, threshold: float | None = None, patience: int | None = None):
         if threshold is None and patience is None:
             raise SadqError("EarlyStopping was given neither threshold nor patience: give one of them.")
+        if threshold is not None:
+            threshold = number(threshold, "EarlyStopping: threshold = {} must be a number.")
+        if patience is not None:
+            patience = whole(patience, "EarlyStopping: patience = {} must be a whole number of at least 1.", 1)
         self.threshold, self.patience, self.best, self.since = threshold, patience, -math.inf, 0
 
     def __call__(self, progress: Progress) -> bool | None:
@@ -72,9 +79,8 @@ class _Every(abc.ABC):
     """What is due every so many env steps of a member."""
 
     def __init__(self, path: str | Path, every: int):
-        if not isinstance(every, int) or every < 1:
-            raise SadqError(f"{type(self).__name__}: every = {every!r} must be a whole number of env steps.")
-        self.path, self.every = Path(path), every
+        expected = f"{type(self).__name__}: every = {{}} must be a whole number of env steps."
+        self.path, self.every = path_of(path), whole(every, expected, 1)
 
     def begin(self, model: Any) -> None:
         self.model, self._due = model, (model.num_timesteps // self.every + 1) * self.every

@@ -1,11 +1,13 @@
 """Ready-made callbacks: what they keep, when they stop, what they refuse; on runs that cost nothing."""
 
+import numpy as np
 import pytest
 from stub_runs import CHUNKS, CONFIG, StubLoop
 from tiny_models import FIELDS
 
 from sadq import SADQ, SadqError, api
 from sadq.callbacks import BestModel, Checkpoints, EarlyStopping, Video
+from sadq.experiment.arguments import callbacks_of
 
 EACH = [0, 1, 3, 2, 3]
 """The mean return of the evaluation after as many chunks."""
@@ -55,13 +57,40 @@ def test_early_stopping_without_a_reason_is_refused():
         EarlyStopping()
 
 
+def test_an_evaluation_of_the_training_before_is_not_counted_again(agent):
+    patient = EarlyStopping(patience=2)
+    agent.learn(16, callback=patient).learn(8, callback=patient)
+    assert (patient.best, patient.since, agent.num_timesteps) == (3.0, 1, 24)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: EarlyStopping(threshold="9"), "threshold = '9' must be a number"),
+        (lambda: EarlyStopping(threshold=float("nan")), "threshold = nan must be a number"),
+        (lambda: EarlyStopping(patience="9"), "patience = '9' must be a whole number of at least 1"),
+        (lambda: EarlyStopping(patience=0), "patience = 0 must be"),
+        (lambda: BestModel(None), "None is no path"),
+        (lambda: Checkpoints(None, 5), "None is no path"),
+        (lambda: callbacks_of([print, BestModel]), "BestModel'> is a class: give an object of it"),
+    ],
+)
+def test_settings_that_are_none_are_refused_at_once(made, words):
+    with pytest.raises(SadqError, match=words):
+        made()
+
+
+def test_an_interval_may_be_numpys(tmp_path):
+    assert Checkpoints(tmp_path, np.int64(16)).every == 16
+
+
 def test_checkpoints_are_kept_every_so_many_steps(agent, tmp_path):
     agent.learn(8).learn(CONFIG.steps - 8, callback=[Checkpoints(tmp_path, 16)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["000000016", "000000032"]
     assert SADQ.load(tmp_path / "000000016").learn(8).num_timesteps == 24
 
 
-@pytest.mark.parametrize("every", [0, -1, 1.5, "often"])
+@pytest.mark.parametrize("every", [0, -1, 1.5, "often", True])
 def test_an_interval_that_is_none_is_refused(tmp_path, every):
     for kind in (Checkpoints, Video):
         with pytest.raises(SadqError, match=f"{kind.__name__}: every = {every!r} must be a whole number"):
