@@ -19,6 +19,7 @@ from sadq.envs.forms import actions_of
 from sadq.errors import SadqError, SadqWarning
 from sadq.experiment import presets
 from sadq.experiment.arguments import callbacks_of, following, masks_of, observations_of, path_of, seeds_of, text, whole
+from sadq.experiment.broken_off import is_lost
 from sadq.experiment.compiled import keep_compiled
 from sadq.experiment.config import Config
 from sadq.experiment.evaluate import evaluate_experiment, film_experiment
@@ -82,7 +83,7 @@ class SADQ:
                 fields[name] = (fitted(fields[name], float),)
         name, own = (env, None) if isinstance(env, str) else ("", env)
         chosen = presets.preset(preset, text("agent", agent), seeds=seeds_of(seeds), environment=name, **fields)
-        self._hold(create(chosen, None if out is None else path_of(out), own))
+        self._hold(create(chosen, None if out is None else path_of(out).absolute(), own))
 
     @classmethod
     def load(cls, path: str | Path, env: Any = None, trust: str | Sequence[str] = ()) -> Self:
@@ -93,7 +94,7 @@ class SADQ:
         "module:ID", that module must have been imported, or be named by `trust`.
         """
         model = cls.__new__(cls)
-        model._hold(Stored.open(path_of(path), env, [trust] if isinstance(trust, str) else list(trust)))
+        model._hold(Stored.open(path_of(path).absolute(), env, [trust] if isinstance(trust, str) else list(trust)))
         return model
 
     def _hold(self, held: Experiment | Stored) -> None:
@@ -179,7 +180,7 @@ class SADQ:
         for an episode's first. `state` and `episode_start` are there for callers that pass them to any agent; nothing
         here is recurrent.
         """
-        held = self._held if isinstance(self._held, Stored) else self._begun()
+        held = self._held if isinstance(self._held, Stored) else self._begun(to_act=True)
         environment, members, step = held.environment, held.members, held.step
         missing = f"There is no member {{}}: this fleet has members 0 to {len(members) - 1}."
         member = whole(member, missing, 0, len(members) - 1)
@@ -232,10 +233,15 @@ class SADQ:
         Whatever happens on the way, `path` is what it was or the whole of this agent. Nothing but a saved agent or run
         is ever replaced. With `policy_only` it holds the networks alone: small, to act with and not to learn on from.
         """
-        experiment, own = self._begun(), self._held.folder.path
+        if isinstance(self._held, Stored) and self._held.given is None:
+            with replacing_folder(path_of(path)) as beside:
+                self._held.copy_to(beside, policy_only)
+            return
+        experiment, own = self._begun(to_act=policy_only), self._held.folder.path
         if own is not None and own.resolve() == path_of(path).resolve():
             if policy_only:
                 raise SadqError(f"{path} is the folder of this run, which needs more than a policy: give another one.")
+            experiment.folder.take_again(experiment.step)
             experiment.save(experiment.folder)
             return
         notes = experiment.plans() | {"data": experiment.data, SPACES: spaces_of(experiment.environment)}
@@ -268,16 +274,18 @@ class SADQ:
         assert isinstance(self._held, Experiment)
         return self._held
 
-    def _begun(self) -> Experiment:
+    def _begun(self, to_act: bool = False) -> Experiment:
         experiment = self._experiment()
         if not experiment.begun:
             experiment.begin()
-        self._check_whole(experiment)
+        if not to_act or is_lost(experiment.parameters):
+            self._check_whole(experiment)
         return experiment
 
     def _check_whole(self, experiment: Experiment) -> None:
-        if experiment.lost:
-            what = "Training was broken off in the middle of a chunk, which lost what this agent had learned"
+        if is_lost(experiment.state):
+            left = "" if is_lost(experiment.parameters) else " but networks to act with, which policy_only saves"
+            what = f"Training was broken off in the middle of a chunk, and nothing of this agent is left{left}"
             raise SadqError(f"{what}: load its newest checkpoint, or make it anew.")
 
 

@@ -10,6 +10,7 @@ from stub_runs import CHUNKS, CONFIG, gone_on
 from tiny_models import FIELDS, STATES, assert_same_state, plain
 
 from sadq import SADQ, SadqError
+from sadq.errors import SadqWarning
 from sadq.experiment.evaluate import evaluate_run
 from sadq.experiment.folder import EVALUATIONS
 from sadq.experiment.lock import LOCK
@@ -117,6 +118,22 @@ def test_a_policy_alone_is_small_and_acts_and_learns_no_more(bandit, saved, tmp_
         loaded.learn(16)
 
 
+def test_networks_that_a_file_says_are_enormous_are_compared_and_not_made(saved):
+    record = json.loads((saved / "config.json").read_text())
+    record["config"]["encoder"]["hidden"] = [2**30, 2**30]
+    write_json(saved / "config.json", record)
+    with pytest.raises(SadqError, match="does not belong to this run: .* should be"):
+        SADQ.load(saved)
+
+
+def test_a_link_that_leads_to_itself_is_no_folder(bandit, tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(SadqError, match="loop"):
+        SADQ.load(tmp_path / "loop")
+    with pytest.raises(SadqError, match="Cannot write to .*loop"):
+        bandit.save(tmp_path / "loop")
+
+
 def test_a_policy_alone_can_be_evaluated(tmp_path):
     model = plain().learn(64)
     for name, policy_only in (("whole", False), ("policy", True)):
@@ -162,13 +179,79 @@ class Fragile(Bandit):
         return None if Fragile.pulled > 60 else super().step(action)
 
 
-def test_an_agent_whose_training_was_broken_off_says_so_instead_of_acting_on_nothing():
+def test_of_an_agent_whose_training_was_broken_off_the_networks_are_left(tmp_path):
     model = plain(Fragile(), environments=2)
     with pytest.raises(SadqError, match="environment Fragile returned None from step"):
         model.learn(640)
-    for use in (lambda: model.predict(ARMS), lambda: model.learn(8), lambda: model.result):
-        with pytest.raises(SadqError, match="broken off in the middle of a chunk.*load its newest checkpoint"):
+    model.save(tmp_path / "left", policy_only=True)
+    np.testing.assert_array_equal(SADQ.load(tmp_path / "left").predict(ARMS)[0], model.predict(ARMS)[0])
+    for use in (lambda: model.learn(8), lambda: model.result, lambda: model.save(tmp_path / "whole")):
+        with pytest.raises(SadqError, match="but networks to act with, which policy_only saves: load its newest"):
             use()
+    assert not (tmp_path / "whole").exists()
+
+
+class Spoilt(Bandit):
+    """Pays for every arm but the best."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, 1.0 - reward, *rest
+
+
+def test_an_agent_that_moved_is_saved_with_where_it_is_now(saved, tmp_path):
+    loaded = SADQ.load(saved, env=Spoilt())
+    assert loaded.config.environment == "Spoilt"
+    with pytest.warns(SadqWarning, match="names no time limit"):
+        loaded.learn(16)
+    assert loaded.num_timesteps == 80
+    loaded.save(tmp_path / "moved")
+    with pytest.raises(SadqError, match="To learn on, give this agent its environment"):
+        SADQ.load(tmp_path / "moved").learn(16)
+    again = SADQ.load(tmp_path / "moved", env=Spoilt())
+    assert again.config.environment == "Spoilt" and again.learn(16).result["exact_resume"]
+
+
+@pytest.mark.parametrize("how", ["load", "set_env"])
+def test_a_native_environment_may_be_left_for_one_outside_and_entered_from_there(tmp_path, how):
+    def in_place(path, env):
+        if how == "load":
+            return SADQ.load(path, env=env)
+        model = SADQ.load(path)
+        model.set_env(env)
+        return model
+
+    plain("CartPole-v1").learn(64).save(tmp_path / "native")
+    outside = in_place(tmp_path / "native", gymnasium.make("CartPole-v1"))
+    assert outside.learn(32).num_timesteps == 96 and outside.config.environment == "gymnasium:CartPole-v1"
+    outside.save(tmp_path / "outside")
+    inside = in_place(tmp_path / "outside", "CartPole-v0")
+    assert inside.learn(32).num_timesteps == 128 and inside.config.environment == "CartPole-v0"
+
+
+@pytest.mark.parametrize("policy_only", [False, True])
+def test_a_loaded_agent_is_saved_again_without_its_environment(bandit, saved, tmp_path, policy_only):
+    SADQ.load(saved).save(tmp_path / "copy", policy_only=policy_only)
+    copy = SADQ.load(tmp_path / "copy", env=Bandit())
+    np.testing.assert_array_equal(copy.predict(ARMS)[0], bandit.predict(ARMS)[0])
+    assert copy.evaluations == SADQ.load(saved).evaluations
+    if policy_only:
+        SADQ.load(tmp_path / "copy").save(tmp_path / "again")
+        with pytest.raises(SadqError, match="again holds networks to act with and nothing to learn on from"):
+            SADQ.load(tmp_path / "again", env=Bandit()).learn(16)
+    else:
+        assert_same_state(copy.learn(16), SADQ.load(saved, env=Bandit()).learn(16))
+
+
+def test_an_agent_goes_on_where_it_was_closed(tmp_path):
+    """With environments in workers that closing ended, and updates in a thread that it ended too."""
+    fields = {"workers": 2, "environments": 2, "overlap": True}
+    whole = plain(Bandit(), **fields).learn(64).learn(64)
+    with plain(Bandit(), **fields) as model:
+        model.learn(64)
+    assert_same_state(model.learn(64), whole)
+    model.close()
+    whole.close()
 
 
 # Run folders, with runs that cost nothing.
@@ -228,6 +311,49 @@ def test_saving_to_the_own_run_folder_is_a_checkpoint(stub_loops, tmp_path):
             agent.save(tmp_path / "run", policy_only=True)
     assert [path.name for path in sorted((tmp_path / "run" / "checkpoints").iterdir())] == ["0000000002", "0000000004"]
     assert reopen(tmp_path / "run").config.steps == CONFIG.steps
+
+
+def test_a_run_folder_is_taken_again_after_it_was_closed(stub_loops, tmp_path):
+    with made(out=tmp_path / "run") as agent:
+        agent.learn(16)
+    assert not (tmp_path / "run" / LOCK).exists()
+
+    def holds(progress):
+        with pytest.raises(SadqError, match="is in use by process"):
+            reopen(tmp_path / "run").folder.take()
+
+    agent.learn(16, callback=holds)
+    agent.close()
+    agent.save(tmp_path / "run")
+    assert (tmp_path / "run" / LOCK).exists()
+    agent.close()
+    with SADQ.load(tmp_path / "run") as other:
+        assert other.num_timesteps == 32
+
+
+def test_a_run_that_others_went_on_with_after_it_was_closed_is_left_alone(stub_loops, tmp_path):
+    with made(out=tmp_path / "run") as agent:
+        agent.learn(CONFIG.steps, callback=lambda progress: progress.step < 16)
+    gone_on(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for use in (lambda: agent.learn(16), lambda: agent.save(tmp_path / "run")):
+        with pytest.raises(SadqError, match="has gone on since it was closed: load it again"):
+            use()
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_paths_are_of_where_they_were_given(stub_loops, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with made(out="run") as agent:
+        agent.learn(16)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert agent.learn(16).num_timesteps == 32
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_comparison_of_numpy_s_stops_it_too(stub_loops):
+    assert made().learn(CONFIG.steps, callback=lambda progress: np.float64(progress.step) < 16).num_timesteps == 16
 
 
 def test_steps_go_by_two_names(stub_loops):

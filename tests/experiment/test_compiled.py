@@ -1,5 +1,7 @@
 """Programs that are compiled once: by this process, for the next."""
 
+from pathlib import Path
+
 import jax
 import pytest
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
@@ -27,6 +29,16 @@ def test_programs_are_kept_in_the_users_cache(no_cache, tmp_path, monkeypatch):
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "sadq" / "xla")
     jax.jit(lambda x: x * 3 + 1)(1.0)
     assert list((tmp_path / "sadq" / "xla").iterdir())
+
+
+def test_without_a_home_there_is_no_cache(no_cache, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    keep_compiled()
+    assert jax.config.jax_compilation_cache_dir is None
 
 
 def test_a_cache_that_was_chosen_stays(no_cache, tmp_path):

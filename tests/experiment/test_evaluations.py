@@ -1,5 +1,8 @@
 """Evaluations beside training: the same rows as in turn, in order, before the checkpoint that follows; errors surface."""
 
+import subprocess
+import sys
+import threading
 import time
 
 import jax
@@ -65,12 +68,15 @@ def test_beside_training_the_rows_are_those_of_evaluations_in_turn(tmp_path, mon
 
 
 def test_several_evaluations_at_once_leave_the_same_rows_in_order(tmp_path, monkeypatch):
-    played, under_way, most = HostLoop._played, [], []
+    played, under_way, most, three = HostLoop._played, [], [], threading.Event()
 
     def slow(self, environments, networks, number):
         under_way.append(number)
         most.append(len(under_way))
-        time.sleep(0.1 if number else 0.4)  # the first is over last
+        if len(under_way) == 3:
+            three.set()
+        assert three.wait(60)
+        time.sleep(0.0 if number else 0.2)  # the first is over last
         found = played(self, environments, networks, number)
         under_way.remove(number)
         return found
@@ -118,6 +124,18 @@ def test_an_interrupted_run_has_the_rows_of_what_it_had_begun(tmp_path):
     assert not experiment.run(lambda progress: progress.step < 320)
     experiment.close()
     assert max(row["step"] for row in experiment.folder.evaluations) == 320
+
+
+def test_a_process_that_ends_waits_for_what_is_under_way():
+    """JAX aborts a process that ends in the middle of a program."""
+    script = """
+import time
+from sadq.experiment.evaluations import Beside
+Beside(lambda: (time.sleep(0.5), print("done", flush=True)))
+raise ValueError("of the user's")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1 and ended.stdout == "done\n" and "of the user's" in ended.stderr
 
 
 def test_a_call_answers_or_raises():

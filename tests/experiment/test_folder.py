@@ -172,8 +172,14 @@ def test_a_run_is_finished_once_it_has_a_whole_result(folder):
     assert folder.finished is None
     (folder.path / RESULT).write_text('{"steps": 12')
     assert folder.finished is None
-    folder.finish({"steps": 12})
-    assert folder.finished == {"steps": 12}
+    members = [{"seed": 3, "final_return": None, "status": "ok"}]
+    whole = {"steps": 12, "members": members, "wall_seconds": 1.5, "compile_seconds": 1, "steps_per_second": 8.0}
+    odd = [{}, [], 3, {"steps": 5}, whole | {"members": 3}, whole | {"members": [{}]}, whole | {"steps": "12"}]
+    for result in odd:
+        folder.finish(result)
+        assert folder.finished is None, result
+    folder.finish(whole)
+    assert folder.finished == whole
 
 
 def test_a_run_without_a_folder_keeps_its_rows_in_memory():

@@ -115,7 +115,7 @@ def test_data_that_changed_under_a_run_are_noticed_and_nothing_is_changed(traced
         gone_on(path)
     assert before == {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
     with pytest.warns(SadqWarning, match="The data of Traced changed since the run began"):
-        SADQ.load(path).save(path.parent / "agent")
+        SADQ.load(path).learn(8).save(path.parent / "agent")
     data.write_text("1,2,3\n")
     assert gone_on(path).step == CONFIG.steps
     record = json.loads((path.parent / "agent" / "config.json").read_text())

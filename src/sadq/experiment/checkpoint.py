@@ -51,7 +51,7 @@ def fill(
     where: Path,
     padded: Callable[[PyTree], PyTree] = lambda stored: stored,
 ) -> PyTree:
-    """`template` with the stored arrays in its leaves, on the devices where the template's are.
+    """`template`, of arrays or of their shapes, with the stored arrays in its leaves, where the template's lie.
 
     `padded` adds what the template has beside what is stored: a fleet's idle copies. On the host, so that no device ever
     holds more than its share.
@@ -71,7 +71,9 @@ def fill(
         raise SadqError(f"Checkpoint {where} does not belong to this run: {problems[0]}; {advice}.")
     # Bound to a device only where the template is: JAX compiles another program for arguments that are.
     filled = [
-        jax.device_put(tensors[name], leaf.sharding) if leaf.committed else jnp.asarray(tensors[name])
+        jax.device_put(tensors[name], leaf.sharding)
+        if getattr(leaf, "committed", False)
+        else jnp.asarray(tensors[name])
         for name, leaf in places.items()
     ]
     return jax.tree.unflatten(structure, filled)
@@ -83,8 +85,15 @@ def _kinds(arrays: dict[str, Any]) -> dict[str, str]:
 
 def save(folder: Path, collect: int, state: PyTree, outside: dict[str, np.ndarray], meta: dict[str, Any]) -> Path:
     """Write the checkpoint after `collect` collects; the previous ones survive if it fails."""
+    return write(folder, collect, named_leaves(state), outside, meta)
+
+
+def write(
+    folder: Path, collect: int, state: dict[str, np.ndarray], outside: dict[str, np.ndarray], meta: dict[str, Any]
+) -> Path:
+    """`save` for arrays by their path in a state, as `load` gives them."""
     final = folder / f"{collect:010d}"
-    tensors = {f"state{name}": value for name, value in named_leaves(state).items()}
+    tensors = {f"state{name}": value for name, value in state.items()}
     tensors |= {f"outside.{name}": np.asarray(value) for name, value in outside.items()}
     content = safetensors.numpy.save({name: np.asarray(value, order="C") for name, value in tensors.items()})
     record = {"format": FORMAT, "collect": collect, "sha256": hashlib.sha256(content).hexdigest(), **meta}

@@ -71,10 +71,10 @@ class Evaluations:
 
 
 class Beside(threading.Thread):
-    """A call in a thread of its own, which does not keep the process alive."""
+    """A call in a thread of its own, which a process that ends waits for: a program of JAX cannot be left halfway."""
 
     def __init__(self, call: Callable[[], Any]):
-        super().__init__(daemon=True)
+        super().__init__()
         self._call = call
         self._answer: Any = None
         self._error: BaseException | None = None

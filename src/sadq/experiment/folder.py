@@ -15,7 +15,7 @@ import jax
 
 import sadq
 from sadq.errors import SadqError
-from sadq.experiment import storage
+from sadq.experiment import checkpoint, storage
 from sadq.experiment.config import Config
 from sadq.experiment.lock import LOCK, Lock
 from sadq.experiment.records import from_json, to_json
@@ -63,7 +63,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> tuple["RunFolder", Config, dict[str, Any]]:
         """(folder with its rows, config, whole record) of a run begun earlier."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # the last for links that lead to themselves
             storage.recover(path.resolve())
         try:
             record = json.loads((path / CONFIG).read_bytes())
@@ -98,6 +98,16 @@ class RunFolder:
             self.lock = Lock(self.path)
         return True
 
+    def take_again(self, step: int) -> None:
+        """Be the one who writes, also after `release`, with the rows up to `step`; unless others have gone on from there."""
+        if self.path is not None and self.take():
+            newest = checkpoint.latest(self.path / CHECKPOINTS)
+            if newest is not None and checkpoint.read_record(newest)["step"] > step:
+                self.release()
+                raise SadqError(f"{self.path} has gone on since it was closed: load it again.")
+            self.read()
+            self.cut_back(step)
+
     def release(self) -> None:
         if self.lock is not None:
             self.lock.release()
@@ -107,8 +117,9 @@ class RunFolder:
     def finished(self) -> dict[str, Any] | None:
         """The result, if the run has one."""
         if self.path is not None:
-            with contextlib.suppress(OSError, ValueError):
-                return json.loads((self.path / RESULT).read_text())
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                result = json.loads((self.path / RESULT).read_bytes())
+                return result if _is_result(result) else None
         return None
 
     def cut_back(self, step: int, counted: dict[str, Any] | None = None) -> None:
@@ -239,8 +250,10 @@ def _writing(what: str, advice: str = "make room and resume") -> Iterator[None]:
     """Tells in a sentence why something could not be written."""
     try:
         yield
-    except OSError as error:
-        raise SadqError(f"Cannot write {what}: {error.strerror}; {advice}.") from error
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "loop" not in str(error):  # of links, as Python before 3.13 tells it
+            raise
+        raise SadqError(f"Cannot write {what}: {getattr(error, 'strerror', error)}; {advice}.") from error
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:
@@ -264,6 +277,18 @@ def _read_rows(path: Path, *lists: str) -> list[dict[str, Any]]:
                 break
             rows.append(row)
     return rows
+
+
+def _is_result(result: Any) -> bool:
+    """Whether it is one of ours, rather than what else may stand in such a file."""
+    counted, members = (result.get(name) if isinstance(result, dict) else None for name in ("steps", "members"))
+    spent = ("wall_seconds", "compile_seconds", "steps_per_second")
+    return (
+        type(counted) is int
+        and all(isinstance(result.get(name), int | float) for name in spent)
+        and isinstance(members, list)
+        and all(isinstance(one, dict) and {"seed", "final_return", "status"} <= one.keys() for one in members)
+    )
 
 
 def _is_row(row: Any, lists: tuple[str, ...]) -> bool:

@@ -13,6 +13,8 @@ from sadq.fleet.members import MemberState
 Diverged = dict[tuple[str, int], int]
 """("values" or "model", member) -> the env step at which it diverged."""
 
+AFTER_DIVERGING = {"values": "the others go on", "model": "its values go on learning with the model as it was"}
+
 LEFT_OUT = {"step", "member", "steps_per_second", "episodes", "alpha"}
 """Metrics that a member's result does not repeat."""
 
@@ -23,6 +25,13 @@ def diverged_at(state: MemberState, members: int) -> Diverged:
         steps = [] if trained is None else np.asarray(trained.diverged_at)[:members].tolist()
         found |= {(what, member): step for member, step in enumerate(steps) if step >= 0}
     return found
+
+
+def told_of_diverging(what: str, member: str, step: int) -> str:
+    return (
+        f"Member {member} diverged at step {step}: the loss of its {what} was not finite; that stays frozen at its last "
+        f"finite parameters, {AFTER_DIVERGING[what]}."
+    )
 
 
 def metric_rows(metrics: dict[str, np.ndarray], step: int, rate: float, diverged: Diverged) -> list[dict[str, Any]]:
@@ -76,3 +85,9 @@ def member_result(index: int, member: dict[str, Any], folder: RunFolder, diverge
 
 def _finite(score: float) -> float | None:
     return float(score) if math.isfinite(score) else None
+
+
+def trained_seconds(wall_seconds: float, compile_seconds: float) -> float:
+    """What is left of the time of a run without compilation; all of it where programs were compiled beside one another, so
+    that in a short run these seconds sum to more than passed."""
+    return wall_seconds - compile_seconds if wall_seconds > compile_seconds else wall_seconds

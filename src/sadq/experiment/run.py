@@ -14,6 +14,7 @@ from sadq.envs.contract import HostSpec
 from sadq.envs.limits import without_limit
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
+from sadq.experiment.broken_off import salvaged
 from sadq.experiment.build import Timetable, check_memory, environment_of, hyper_of, make_learner, make_loop, members_of
 from sadq.experiment.config import Config
 from sadq.experiment.evaluations import Evaluations, mean_return
@@ -21,8 +22,18 @@ from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
 from sadq.experiment.ranges import of_earlier_version, settled
-from sadq.experiment.results import diverged_at, member_result, metric_rows
-from sadq.experiment.stored import POLICY_ONLY, SPACES, check_same_spaces, networks_of, restored, spaces_of
+from sadq.experiment.results import diverged_at, member_result, metric_rows, told_of_diverging, trained_seconds
+from sadq.experiment.stored import (
+    LEARNED,
+    POLICY_ONLY,
+    SPACES,
+    check_same_spaces,
+    is_of,
+    moved_to,
+    networks_of,
+    restored,
+    spaces_of,
+)
 from sadq.experiment.trust import check_trusted
 from sadq.fleet.members import Loop, MemberState
 
@@ -40,8 +51,6 @@ class Progress(NamedTuple):
 Callback = Callable[[Progress], bool | None]
 """Called after every chunk; False stops the run, which can be resumed."""
 
-AFTER_DIVERGING = {"values": "the others go on", "model": "its values go on learning with the model as it was"}
-
 
 @dataclass
 class Experiment:
@@ -57,11 +66,13 @@ class Experiment:
     origin: int = 0  # where this training began, in collects
     chunk: int = 0  # collects of a chunk of the training before it
     exact: bool = True  # whether every resume so far was bit-exact
+    moved: bool = False  # whether its environment is another one than that of the checkpoint to be taken up
     interrupted: int | None = None  # the signal that stopped the last `run`
     warn: Callable[[str], None] = lambda _: None
     _record: dict[str, Any] = field(default_factory=dict)  # what its config.json held when it was opened
     _said: str | None = None  # what was found out when it was made, to be told when it begins
     _evaluations: Evaluations = field(init=False)
+    _closed: bool = False
     _began: float = 0.0  # by the clock, had all of the run been in this process
     _earlier_compile_seconds: float = 0.0  # before the checkpoint that this process resumed from
 
@@ -95,11 +106,6 @@ class Experiment:
         return self.state.learner.online.parameters
 
     @property
-    def lost(self) -> bool:
-        """Whether a chunk was broken off, by an error or a second Ctrl-C, after it had taken the state's memory."""
-        return any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
-
-    @property
     def seconds(self) -> dict[str, float]:
         """Time spent on the run over all its resumes, and the part of it that went into compilation."""
         compiled = self._earlier_compile_seconds + self.loop.programs.compile_seconds
@@ -130,12 +136,13 @@ class Experiment:
         self._evaluations = Evaluations(self.environment, self.folder)
         counted: dict[str, Any] = {}
         if saved:
-            meta, self.state, outside = restored(self.loop, self.state, saved)
-            self.exact = self.loop.restore(self.state, outside) and meta["exact"]
+            meta, self.state, outside = restored(self.loop, self.state, saved, self.moved)
+            repeated = self.moved or self.loop.restore(self.state, outside)
+            self.exact = repeated and meta["exact"]
             self.collect, self._earlier_compile_seconds = meta["collect"], meta["compile_seconds"]
             self._began -= meta["wall_seconds"]
             counted = meta["rows"]
-            if not self.exact:
+            if not repeated:
                 self.warn(f"{self.environment.name} did not repeat its episodes, so this resume is not bit-exact.")
         elif self.config.model_from is not None:
             self.state = transfer.with_models_of(Path(self.config.model_from), self.state, self.loop.placement)
@@ -164,16 +171,14 @@ class Experiment:
         """Plan `steps` more env steps of each member, from where training stands now."""
         config, before = replace(self.config, steps=self.step + steps), self.timetable.chunk
         self._evaluations.settle()
+        self.folder.take_again(self.step)
         self.folder.reopen()
         self.origin, self.chunk, self.config = self.collect, before, config
-        if self.timetable.chunk == before:
+        if self.timetable.chunk == before and not self._closed:
             self.loop.follow(hyper_of(config, self.origin))
         else:
             outside = self.loop.outside()
-            self._earlier_compile_seconds += self.loop.programs.compile_seconds
-            self.loop.close()
-            self.loop = self._made_loop()
-            self.loop.start()
+            self._started_anew()
             self.loop.restore(self.state, outside)
         if self.folder.path is not None:
             self.save(self.folder)  # with the new origin, before the config says how far it is to go from there
@@ -183,14 +188,12 @@ class Experiment:
         """Go on in another environment that shows and takes the same, where episodes begin anew."""
         resolved = environment_of(self.config, environment)
         check_same_spaces(self.environment, resolved)
-        self.environment, self._record = resolved, {}
-        self.config = replace(self.config, environment=resolved.name, environment_settings=())
+        self.folder.take_again(self.step)
+        self.environment, self._record, self.config = resolved, {}, moved_to(self.config, resolved)
         if self.begun:
             self._evaluations.settle()
-            self.loop.close()
-            before, self.loop = self.state, self._made_loop()
-            kept = {name: getattr(before, name) for name in ("learner", "replay", "sampler", "behaviour")}
-            self.state = self.loop.start()._replace(**kept)
+            learned = {name: getattr(self.state, name) for name in LEARNED}
+            self.state = self._started_anew()._replace(**learned)
             self._evaluations = Evaluations(resolved, self.folder)
         self.folder.rewrite(self.config, {"data": self.data})
 
@@ -208,7 +211,7 @@ class Experiment:
                 progress = self._advance()
                 due = time.perf_counter() - saved_at >= self.config.checkpoint_seconds
                 answers = [callback(progress) for callback in callbacks]
-                stopped = bool(signals) or any(answer is False for answer in answers)
+                stopped = bool(signals) or any(isinstance(answer, bool | np.bool_) and not answer for answer in answers)
                 if self.folder.path is not None and (due or stopped or self.step == self.steps):
                     self.save(self.folder)
                     saved_at = time.perf_counter()
@@ -245,32 +248,45 @@ class Experiment:
     def result(self) -> dict[str, Any]:
         """The run in numbers, as `--json` prints it and result.json keeps it."""
         members, seconds, diverged = self.members, self.seconds, diverged_at(self.state, len(self.members))
-        trained = max(seconds["wall_seconds"] - seconds["compile_seconds"], 1e-9)
         return {
             "run": None if self.folder.path is None else str(self.folder.path),
             "environment": self.environment.name,
             "agent": self.config.agent,
             "steps": self.step,
             **{name: round(spent, 3) for name, spent in seconds.items()},
-            "steps_per_second": round(self.step * len(members) / trained, 1),
+            "steps_per_second": round(self.step * len(members) / trained_seconds(**seconds), 1),
             "exact_resume": self.exact,
             "members": [member_result(index, one, self.folder, diverged) for index, one in enumerate(members)],
         }
 
     def close(self) -> None:
         """Let go of processes, environments and folder, however far the run came."""
-        if hasattr(self, "_evaluations"):
-            self._evaluations.abandon()
-        if hasattr(self, "loop"):
-            self.loop.close()
-        self.folder.release()
+        try:
+            if hasattr(self, "_evaluations"):
+                self._evaluations.abandon()
+            if hasattr(self, "loop"):
+                self.loop.close()
+        finally:
+            self._closed = True
+            self.folder.release()
+
+    def _started_anew(self) -> MemberState:
+        """The state in which another loop starts, in place of the one so far."""
+        self._earlier_compile_seconds += self.loop.programs.compile_seconds
+        self.loop.close()
+        self.loop, self._closed = self._made_loop(), False
+        return self.loop.start()
 
     def _made_loop(self) -> Loop:
         return make_loop(self.config, self.environment, self.timetable.chunk, self.origin)
 
     def _advance(self) -> Progress:
         began, before = time.perf_counter(), self.step
-        self.state, measured = self.loop.advance(self.state, self.collect)
+        try:
+            self.state, measured = self.loop.advance(self.state, self.collect)
+        except BaseException:
+            self.state = salvaged(self.state, self.loop)
+            raise
         metrics = {name: np.asarray(values, np.float64) for name, values in measured.items()}
         seconds = time.perf_counter() - began
         self.collect += self.timetable.chunk
@@ -280,10 +296,7 @@ class Experiment:
         self.folder.add_metrics(rows)
         for (what, member), step in diverged.items():
             if step > before:
-                self.warn(
-                    f"Member {member} (seed {self.members[member]['seed']}) diverged at step {step}: the loss of its {what} "
-                    f"was not finite; that stays frozen at its last finite parameters, {AFTER_DIVERGING[what]}."
-                )
+                self.warn(told_of_diverging(what, f"{member} (seed {self.members[member]['seed']})", step))
         if self.timetable.evaluates(self.collect):
             self._evaluate()
         newest = self.folder.evaluations[-len(self.members) :]
@@ -335,4 +348,8 @@ def reopen(path: Path, environment: Any = None, trust: Collection[str] = ()) -> 
     folder, config, record = RunFolder.open(path)
     if environment is None:
         check_trusted(config.environment, path, trust)
-    return Experiment(config, environment_of(config, environment), folder, _record=record)
+    resolved = environment_of(config, environment)
+    if environment is None or is_of(config, resolved):
+        return Experiment(config, resolved, folder, _record=record)
+    kept = {POLICY_ONLY: True} if record.get(POLICY_ONLY) else {}  # the rest is of the other environment
+    return Experiment(moved_to(config, resolved), resolved, folder, moved=True, _record=kept)

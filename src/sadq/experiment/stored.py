@@ -3,12 +3,11 @@
 import math
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.base import Environment
@@ -25,8 +24,12 @@ from sadq.fleet.members import Loop, MemberState
 from sadq.types import PyTree
 
 PARAMETERS = ".learner.online.parameters"
+LEARNED = ("learner", "replay", "sampler", "behaviour")
+"""Of a state, what goes along into another environment."""
 SPACES, POLICY_ONLY = "spaces", "policy_only"
 """Of a config.json: what an environment shows and takes; whether the checkpoint holds no more than networks."""
+DESCRIBED = ("format", "sadq", "commit", "jax", "python", "device", "command", "preset", "config", "members")
+"""Of a config.json: what `folder.describe` tells anew of whoever writes it."""
 FORMS = ("observation_form", "action_form")
 """Of these spaces: the forms that are the environment's own, None where they are those of an array and of a number."""
 
@@ -52,6 +55,7 @@ class Stored:
     saved: Path
     folder: RunFolder  # with the rows up to the checkpoint; not to be written to, for its run may still be going
     config: Config
+    record: dict[str, Any]  # what its config.json holds
     environment: Environment | HostSpec
     step: int
     parameters: PyTree  # of the online networks, [M] on every leaf
@@ -76,6 +80,7 @@ class Stored:
             before, known = known, environment_of(config, environment)
             if before is not None:
                 check_same_spaces(before, known)
+            config = moved_to(config, known)
         elif known is None or (known.has_masks and _is_native(config.environment)):
             check_trusted(config.environment, path, trust)
             known = environment_of(config)
@@ -87,18 +92,32 @@ class Stored:
         template = _template(config, known)
         networks = checkpoint.fill(template, parameters, saved)
         unknown = masked and not isinstance(known, Environment)
-        return cls(path, saved, folder, config, known, meta["step"], networks, unknown, environment, trust)
+        return cls(path, saved, folder, config, record, known, meta["step"], networks, unknown, environment, trust)
 
     def move(self, environment: Any) -> None:
         """Another environment to learn on in."""
         known = environment_of(self.config, environment)
         check_same_spaces(self.environment, known)
         self.given, self.environment, self.unknown_masks = environment, known, False
+        self.config = moved_to(self.config, known)
+
+    def copy_to(self, path: Path, policy_only: bool) -> None:
+        """Write what the checkpoint holds, or no more than its networks, to a new folder."""
+        meta, tensors, outside = checkpoint.load(self._there())
+        if policy_only:
+            tensors, outside = {name: leaf for name, leaf in tensors.items() if name.startswith(PARAMETERS)}, {}
+        told = {name: value for name, value in self.record.items() if name not in DESCRIBED}
+        only = policy_only or self.record.get(POLICY_ONLY, False)
+        folder = RunFolder.create(path, self.config, self.members, told | {POLICY_ONLY: only})
+        folder.metrics, folder.evaluations = list(self.folder.metrics), list(self.folder.evaluations)
+        folder.cut_back(self.step)
+        kept = {name: meta[name] for name in checkpoint.RECORDED} | {"rows": folder.settle()}
+        checkpoint.write(path / CHECKPOINTS, meta["collect"], tensors, outside, kept)
+        folder.release()
 
     def taken_up(self, reopened: Callable[[], Any]) -> Any:
         """What `reopened` makes of the folder, an experiment with these rows that writes to no folder."""
-        if not self.saved.exists():
-            raise SadqError(f"{self.path} has gone on since it was loaded, and its checkpoint is gone: load it again.")
+        self._there()
         if self.given is None:
             check_trusted(self.config.environment, self.path, self.trust)
         try:
@@ -110,6 +129,26 @@ class Stored:
             raise SadqError(f"To learn on, give this agent its environment, {how}: {error}") from error
         experiment.folder = self.folder
         return experiment
+
+    def _there(self) -> Path:
+        """The checkpoint, which whoever goes on with the run may have replaced."""
+        if not self.saved.exists():
+            raise SadqError(f"{self.path} has gone on since it was loaded, and its checkpoint is gone: load it again.")
+        return self.saved
+
+
+def moved_to(config: Config, environment: Environment | HostSpec) -> Config:
+    """The config of a run that goes on in an environment; settings are of the one that they were given for."""
+    if is_of(config, environment):
+        return config
+    return replace(config, environment=environment.name, environment_settings=())
+
+
+def is_of(config: Config, environment: Environment | HostSpec) -> bool:
+    """Whether this is the environment that a config names, as far as names tell."""
+    name = config.environment
+    # The prefix tells Gymnasium's environment from a native one by the same name.
+    return environment.name == name or (environment.name == f"gymnasium:{name}" and not _is_native(name))
 
 
 def check_same_spaces(before: Any, after: Any) -> None:
@@ -157,12 +196,23 @@ def _template(config: Config, environment: Environment | HostSpec) -> PyTree:
     one = jax.tree.map(lambda leaf: leaf[0], hyper_of(config))
     shapes = jax.eval_shape(lambda own: learner.init(own).online.parameters, one)
     count = len(members_of(config))
-    return jax.tree.map(lambda leaf: jnp.zeros((count, *leaf.shape), leaf.dtype), shapes)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype), shapes)
 
 
-def restored(loop: Loop, fresh: MemberState, saved: Path) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:
-    """(meta, state, outside) of a checkpoint, given the state in which its loop starts."""
+def restored(
+    loop: Loop, fresh: MemberState, saved: Path, moved: bool = False
+) -> tuple[dict[str, Any], MemberState, dict[str, np.ndarray]]:
+    """(meta, state, outside) of a checkpoint, given the state in which its loop starts.
+
+    Where the run has `moved` into another environment, what is of the one before it is left as at the start.
+    """
     meta, tensors, outside = checkpoint.load(saved)
+    if moved:
+        places = tuple(f".{name}" for name in LEARNED)
+        left: dict[str, Any] = {name: None for name in fresh._fields if name not in LEARNED}
+        found = {name: leaf for name, leaf in tensors.items() if name.startswith(places)}
+        filled = checkpoint.fill(fresh._replace(**left), found, saved, loop.placement.padded)
+        return meta, fresh._replace(**{name: getattr(filled, name) for name in LEARNED}), outside
     if tensors and all(name.startswith(PARAMETERS) for name in tensors):  # to act with, and all else as at the start
         networks = checkpoint.fill(networks_of(fresh), tensors, saved, loop.placement.padded)
         return meta, _with_networks(fresh, networks.learner.online.parameters), outside

@@ -160,6 +160,9 @@ class HostLoop:
     def follow(self, hyper: Hyper) -> None:
         self.hyper = self.placement.padded(hyper)
 
+    def left_over(self) -> list[Array] | None:
+        return self._learning.networks
+
     def close(self) -> None:
         self._learning.close()
         for environments in (self.training, *self._evaluation):

@@ -94,6 +94,9 @@ class Loop(Protocol):
     def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
         """Take up again from a checkpoint; whether that is exact."""
 
+    def left_over(self) -> list[Array] | None:
+        """The leaves of the networks as an error in `advance` left them; None where nothing is."""
+
     def follow(self, hyper: Hyper) -> None:
         """Go on with other numbers of the same members, by the same programs."""
 

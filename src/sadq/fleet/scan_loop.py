@@ -189,6 +189,9 @@ class ScanLoop:
     def restore(self, state: MemberState, outside: dict[str, np.ndarray]) -> bool:
         return True
 
+    def left_over(self) -> list[Array] | None:
+        return None
+
     def follow(self, hyper: Hyper) -> None:
         self.hyper = self.placement.padded(hyper)
 
