@@ -32,19 +32,26 @@ def test_attributes_that_were_changed_are_kept(workers):
     assert not np.array_equal(changed, earned(make("MountainCar-v0")))
 
 
+class Engine:
+    """What no copy can be made of."""
+
+    def __reduce__(self):
+        raise TypeError("an engine")
+
+
 class Remade(Walk, gymnasium.utils.EzPickle):
     """What Gymnasium copies by making it anew, as most of its own environments."""
 
     def __init__(self, push=0.0):
         gymnasium.utils.EzPickle.__init__(self, push)
         super().__init__()
-        self.push, self.table, self.shift = push, np.zeros(3), lambda: 0.0
+        self.push, self.table, self.shift, self.engine = push, np.zeros(3), lambda: 0.0, Engine()
 
     def observation(self):
         return super().observation() + np.float32(self.push + self.table.sum() + self.shift())
 
     def reset(self, *, seed=None, options=None):
-        self.engine = (one for one in ())
+        self.window, self.engine.running = Engine(), True
         return super().reset(seed=seed, options=options)
 
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 
@@ -171,15 +172,16 @@ def _changes(layer: Any, anew: dict[str, Any], itself: dict[int, Any]) -> tuple[
     for name, value in vars(layer).items():
         if not (isinstance(layer, gymnasium.utils.EzPickle) or _is_plain(value)):
             continue  # a true copy has it
-        before = anew.get(name, layer)
+        before = anew.get(name, getattr(type(layer), name, None))
         try:
             if _is_same(value, before, dict(itself)):
                 continue
             if _reaches(value, itself):
                 raise TypeError("all copies would act on the environment that they are copies of")
+            cloudpickle.dumps(value)  # or no worker process could have it
             carried[name] = copy.deepcopy(value, dict(itself))
         except Exception:
-            # What was nothing before is what an episode has made, a window or a body: the next one makes its own.
+            # What was nothing before is what an episode has made, such as a window: the next one makes its own.
             if before is not None and not (isinstance(before, list | tuple | dict | set) and not before):
                 left_out[name] = value
     return carried, left_out
