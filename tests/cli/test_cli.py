@@ -299,6 +299,7 @@ BAD_LINES = {
     "evaluate nowhere": "nowhere is no run folder",
     "evaluate nowhere --episodes 0": "episodes = 0 must be at least 1.",
     "evaluate nowhere --episodes few": "--episodes cannot be 'few': it takes a whole number",
+    "evaluate nowhere more --policy random": "sadq evaluate has no place for 'more', the last of nowhere more: see",
     "report nowhere": "nowhere is not a folder, so it is not a run",
     "report nowhere --figures gif": "--figures cannot be 'gif'",
     "watch nowhere": "nowhere is not a folder, so there is no run to watch",

@@ -133,6 +133,15 @@ def _complaint(
 ) -> str:
     """Which option cannot be read, found by trying each of them alone."""
     positional, flags = split(arguments)
+
+    def fits(*words: str) -> bool:
+        with contextlib.suppress(SystemExit):
+            read(*words)
+            return True
+        return False
+
+    if len(positional) > 1 and not fits(*positional) and fits(*positional[:-1]):
+        return f"{program} has no place for {positional[-1]!r}, the last of {' '.join(positional)}: see `{program} --help`."
     starts = [index for index, word in enumerate(flags) if word.startswith("--") or index == 0]
     # A command without choices begins with a word; without it no option can be tried alone.
     for start, end in pairwise([*starts, len(flags)] if positional or choices else []):
@@ -140,9 +149,7 @@ def _complaint(
         name = option.split("=")[0].replace("_", "-")
         if name not in known:
             return f"Unknown field {option}: {_offer(name, known, choices, program)}"
-        try:
-            read(*positional, option, *values)
-        except SystemExit:
+        if not fits(*positional, option, *values):
             given = " ".join(values) or "nothing"
             return f"{name} cannot be {given!r}: it takes {known[name]}; see `{program} --help`."
     return f"{program} cannot read {' '.join(arguments) or 'an empty line'!r}: see `{program} --help`."
