@@ -12,6 +12,7 @@ from PIL import Image
 from tiny_runs import TINY
 
 from own_environments import Sorting, Switches
+from sadq.cli.commands import Evaluate
 from sadq.cli.main import main
 from sadq.errors import SadqError
 from sadq.experiment import evaluate, video
@@ -82,6 +83,13 @@ def test_a_film_that_cannot_be_written_is_refused_before_anything_is_played(tmp_
     with pytest.raises(SadqError, match="cannot draw .*: .*; give another name"):
         evaluate_policy("Own/Switches-v0", "random", 1, 0, video=tmp_path / place)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_measure_that_is_no_number_is_null_and_said():
+    played = {"returns": [1.0], "lengths": [1], "measures": {"vague": np.array([np.nan]), "clear": np.array([0.5])}}
+    assert evaluate._numbers(played)["measures"] == {"vague": None, "clear": 0.5}
+    words = Evaluate("any")._in_words(evaluate._numbers(played))
+    assert words.endswith("vague no number, clear 0.5")
 
 
 def test_a_native_environment_is_filmed_by_its_gymnasium_twin():

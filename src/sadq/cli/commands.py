@@ -184,7 +184,10 @@ class Evaluate:
         return _tell([*words, *([f"video: {result['video']}"] if video else [])], result, self.json)
 
     def _in_words(self, numbers: dict[str, Any]) -> str:
-        measured = "".join(f", {name} {value:.4g}" for name, value in numbers.get("measures", {}).items())
+        measured = "".join(
+            f", {name} {'no number' if value is None else f'{value:.4g}'}"
+            for name, value in numbers.get("measures", {}).items()
+        )
         return (
             f"return {numbers['mean_return']:.2f} +- {numbers['deviation']:.2f} over {self.episodes} episodes, "
             f"mean length {numbers['mean_length']:.1f}{measured}"

@@ -20,7 +20,7 @@ from sadq.envs.random_play import play_randomly
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import environment_of, hyper_of, make_learner, make_loop
-from sadq.experiment.evaluations import trouble_in
+from sadq.experiment.evaluations import json_number, trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
 from sadq.experiment.presets import preset
 from sadq.experiment.run import Experiment, reopen
@@ -202,7 +202,7 @@ def _numbers(played: dict[str, Any]) -> dict[str, Any]:
         "mean_return": float(returns.mean()),
         "deviation": float(returns.std()),
         "mean_length": float(np.mean(played["lengths"])),
-        **({"measures": {name: float(np.mean(values)) for name, values in measures.items()}} if measures else {}),
+        **({"measures": {name: json_number(np.mean(values)) for name, values in measures.items()}} if measures else {}),
         "returns": returns.tolist(),
     }
 

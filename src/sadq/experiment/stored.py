@@ -137,6 +137,11 @@ class Stored:
         return self.saved
 
 
+def _counting(told: Any) -> Any:
+    """Of what a space is told by, what an agent depends on; in which type of integer its actions come is no part of that."""
+    return {name: value for name, value in told.items() if name != "dtype"} if isinstance(told, dict) else told
+
+
 def moved_to(config: Config, environment: Environment | HostSpec) -> Config:
     """The config of a run that goes on in an environment; settings are of the one that they were given for."""
     if is_of(config, environment):
@@ -155,7 +160,7 @@ def check_same_spaces(before: Any, after: Any) -> None:
     """Refuse an environment that shows or takes something else than the one in whose place it is to be."""
     old, new = spaces_of(before), spaces_of(after)
     for name in ("observation_shape", "observation_dtype", "action_count", "has_masks", *FORMS):
-        if old[name] != new[name]:
+        if _counting(old[name]) != _counting(new[name]):
             told = f"{name} {new[name]}, but this agent was made for {old[name]}"
             raise SadqError(f"environment {after.name} has {told}: give one with the same spaces.")
 
