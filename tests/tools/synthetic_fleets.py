@@ -65,7 +65,7 @@ def write_fleet(pool: Path, preset: str, label: str, course: Course, seeds: int 
         folder.add_metrics(row | {"member": member, "steps_per_second": 9.0} for member in range(seeds))
     folder.finish(
         {"steps": config.steps, "wall_seconds": 60.0, "compile_seconds": 6.0, "steps_per_second": 9.0}
-        | {"members": [member | {"status": "ok", "diverged_at": None} for member in members]}
+        | {"members": [member | {"final_return": 0.0, "status": "ok", "diverged_at": None} for member in members]}
     )
 
 

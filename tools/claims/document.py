@@ -46,7 +46,8 @@ mean of five evaluations in a row.
 TIMED = """Minutes of training, evaluations and compilation included, as run folders have them, summed over fleets. Members
 of an arm train together, as one fleet. Fleets shared the GPU, up to 16 processes side by side (`benchmarks/fleets.py`), so
 each took longer than it would alone, and the sum is more than passed on the clock: the 63 fleets of commit da2270c, those of
-the rule above among them, sum to 219 minutes and were done in about 16.
+the rule above among them, sum to 219 minutes and were done in about 16. LunarLander was trained on one core of a CPU, where
+its evaluations and other work were too.
 """
 
 

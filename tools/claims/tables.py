@@ -92,27 +92,26 @@ def unfinished(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def times(results: Results, order: Sequence[str]) -> list[str]:
-    """Machine time by artefact; what several of them share is counted once in the last row."""
+    """Machine time by artefact and device; what several artefacts share is counted once in the last rows."""
     rows: list[list[str]] = []
-    fleets: dict[tuple[str, str, float], tuple[Arm, tuple[str, ...]]] = {}
+    fleets: dict[str, dict[tuple[str, str, float], Arm]] = {}  # by device
     for name in order:
         record = results.records.get(name)
         if record is None:
             continue
-        devices = " and ".join(sorted({str(one["device"]) for one in record.origins}))
-        own = {
-            (place.preset, arm.label, arm.data["seconds"]["wall_seconds"]): (arm, place.devices)
-            for place in record.places.values()
-            for arm in place.arms.values()
-        }
-        fleets |= own
-        if own:
-            rows.append([f"`{name}`", *_spent([arm for arm, _ in own.values()]), devices])
-        elif "seconds" in record.data:
+        own: dict[str, dict[tuple[str, str, float], Arm]] = {}
+        for place in record.places.values():
+            of_device = own.setdefault(" and ".join(place.devices), {})
+            for arm in place.arms.values():
+                of_device[place.preset, arm.label, arm.data["seconds"]["wall_seconds"]] = arm
+        for device, arms in own.items():
+            rows.append([f"`{name}`", *_spent(list(arms.values())), device])
+            fleets.setdefault(device, {}).update(arms)
+        if not own and "seconds" in record.data:
+            devices = " and ".join(sorted({str(one["device"]) for one in record.origins}))
             rows.append([f"`{name}`", "–", "–", "–", _minutes(record.data["seconds"]), "–", devices])
-    if fleets:
-        every = " and ".join(sorted({device for _, devices in fleets.values() for device in devices}))
-        rows.append(["**all, shared fleets once**", *_spent([arm for arm, _ in fleets.values()]), every])
+    for device, arms in fleets.items():
+        rows.append(["**all, shared fleets once**", *_spent(list(arms.values())), device])
     titles = ["artefact", "fleets", "members", "env steps", "minutes", "of them compiling", "device"]
     return markdown(titles, rows) if rows else ["Not yet run."]
 
