@@ -147,14 +147,15 @@ def test_a_study_s_run_folders_say_themselves_what_they_declare(make_run: Make) 
     assert list(part.unlike) == ["n_step"], "what is said here goes before what the folder says"
 
 
-def test_the_arm_of_the_plain_name_is_the_twin(make_run: Make) -> None:
-    arms = {"dqn": 1, "dqn:n_step=3": 3, "dqn+sadq:n_step=3": 3}
+def test_the_plain_arm_of_equal_settings_is_the_twin_and_else_that_of_the_plain_name(make_run: Make) -> None:
+    arms = {"dqn": 1, "dqn:n_step=3": 3, "dqn+sadq:n_step=3": 3, "dqn+sadq:n_step=5": 5}
     folders = [
         make_run(str(index), arm.partition(":")[0], [(0, 1)] * 2, config={"n_step": steps}, arm=arm)
         for index, (arm, steps) in enumerate(arms.items())
     ]
     pairs = [(each.base.label, each.other.label) for each in comparisons_of(lines_of(load_all(folders)))]
-    assert pairs == [("dqn", "dqn:n_step=3"), ("dqn", "dqn+sadq:n_step=3")], "as a study pairs them"
+    twins = [("dqn:n_step=3", "dqn+sadq:n_step=3"), ("dqn", "dqn+sadq:n_step=5")]
+    assert pairs == [("dqn", "dqn:n_step=3"), *twins], "as a study pairs them"
 
 
 def test_a_study_says_what_is_compared_and_so_what_is_corrected(make_run: Make) -> None:

@@ -57,6 +57,26 @@ def test_a_choice_is_made_before_its_settings_whatever_the_order():
         ("dqn+sadq@2", "alpha"),
         ("dqn:", "has no setting after its colon"),
         ("dqn:gate", "'gate' is no setting, expected name=value"),
+        ("dqn:n_step=3,,noisy=true", "'' is no setting, expected name=value"),
+        ("dqn:n_step=3,n-step=5", "sets n_step more than once: give it one value"),
+        (
+            "dqn:steps=800",
+            "sets steps, which is no setting of an arm: it is the same for all arms, so give it to the whole",
+        ),
+        ("dqn:environment_settings=[bits=2]", "it is the same for all arms"),
+        ("dqn:max-episode-steps=9", "it is the same for all arms"),
+        ("dqn:evaluations=2", "it is the same for all arms"),
+        ("dqn:evaluation_episodes=2", "it is the same for all arms"),
+        ("dqn:workers=2", "it is the same for all arms"),
+        ("dqn:deterministic=true", "it is the same for all arms"),
+        ("dqn:checkpoint_seconds=2", "it is the same for all arms"),
+        (
+            "dqn:learning_rate=[0.1,0.2]",
+            "has several values of learning_rate, expected one: write an arm for each value",
+        ),
+        ("dqn:epsilon.start=[0.5,1]", "has several values of epsilon_start"),
+        ("dqn+sadq:model=rssm,model.foo=1", "there is no setting 'foo': expected one of deterministic"),
+        (None, "None is no arm: expected a text such as"),
         ("dqn:seeds=3", "sets seeds, which is no setting of an arm: arms are compared on the same ones"),
         ("dqn+sadq:alpha=0.5", "write it after an @"),
         ("dqn:gaet=sample", "Arm dqn:gaet=sample: there is no setting 'gaet': expected one of"),
@@ -73,6 +93,13 @@ def test_what_cannot_be_read_is_said_in_one_sentence(text, sentence):
     assert sentence in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_a_sweep_that_all_share_is_no_arm():
+    shared = dataclasses.replace(preset("acrobot", "dqn+sadq"), alpha=(0.0, 0.9))
+    assert Arm.parse("dqn").config(shared).alpha is None and Arm.parse("dqn+sadq@0.5").config(shared).alpha == (0.5,)
+    with pytest.raises(SadqError, match="dqn\\+sadq has several values of alpha.*as in dqn\\+sadq@0 dqn\\+sadq@0.5"):
+        Arm.parse("dqn+sadq").config(shared)
+
+
 def test_arms_have_folders_that_differ():
     texts = ["dueling", "dueling+sadq", "dueling+sadq@0.5", "dqn:encoder.hidden=[8,8]", "dqn:encoder.hidden=[88]"]
     folders = [arm.folder for arm in parse_arms(texts)]
@@ -81,6 +108,19 @@ def test_arms_have_folders_that_differ():
         parse_arms(["sadq", "dueling+sadq"])
     with pytest.raises(SadqError, match="1 arm given, expected at least 2"):
         parse_arms(["sadq"])
+    for arms in ("dqn", 3):
+        with pytest.raises(SadqError, match="must be a list of arms"):
+            parse_arms(arms)
+
+
+def test_a_folder_has_one_label_and_a_length_that_every_file_system_takes():
+    kept = {"dqn:n_step=3,replay=prioritised": "dqn-n_step=3-replay=prioritised", "dqn:x=[8,8],y=1": "dqn-x=-8-8-y=1"}
+    assert {text: Arm.parse(text).folder for text in kept} == kept
+    texts = [
+        f"dqn+sadq:model_from={name}" for name in ("/a/B", "/a/b", "é", "ü", "a-b", "-5", "[5]", "5", "5-", "x" * 300)
+    ]
+    folders = [arm.folder for arm in parse_arms(["dqn:encoder.hidden=[8,8]", "dqn:encoder.hidden=[8 8]", *texts])]
+    assert len({folder.lower() for folder in folders}) == 12 and max(map(len, folders)) < 120
 
 
 def test_a_guided_arm_is_compared_with_its_twin_and_others_with_the_first():
@@ -91,8 +131,18 @@ def test_a_guided_arm_is_compared_with_its_twin_and_others_with_the_first():
         "double+sadq@0.5": "double",
         "c51+sadq": "dqn",
     }
+    settled = parse_arms(
+        ["dqn", "dqn:n_step=1,dueling=true", "dqn+sadq:dueling=true,gate=sample,n_step=1", "dqn+sadq:n_step=3"]
+    )
+    assert bases(settled) == {
+        "dqn:n_step=1,dueling=true": "dqn",
+        "dqn+sadq:dueling=true,gate=sample,n_step=1": "dqn:n_step=1,dueling=true",
+        "dqn+sadq:n_step=3": "dqn",
+    }
     turned = parse_arms(["dqn+sadq", "dqn", "c51"])
     assert bases(turned) == {"dqn+sadq": "dqn", "c51": "dqn+sadq"}, "no pair both ways round"
     assert set(bases(arms, "double").values()) == {"double"} and len(bases(arms, "double")) == 4
     with pytest.raises(SadqError, match="There is no arm dueling to compare with"):
         bases(arms, "dueling")
+    with pytest.raises(SadqError, match="Unknown agent ''"):
+        bases(arms, "")

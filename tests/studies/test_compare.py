@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from sadq.studies import compare as study
 from sadq.studies import sweep
 from sadq.studies.compare import compare_configs
 from sadq.studies.display import Display
-from sadq.studies.judged import Outcome
+from sadq.studies.judged import Judged, Outcome
 
 ARMS = ["dqn", "dqn+sadq"]
 
@@ -88,6 +90,25 @@ def test_nothing_learned_leaves_nothing_to_reach(compared):
     scores = outcome.scores(None)
     assert np.isnan([*scores["steps_to_threshold"].values()]).all() and outcome.reached(None) == 0
     assert scores["final_return"] == outcome.scores(1.0)["final_return"]
+
+
+def test_arms_that_end_at_different_steps_are_compared_up_to_the_first(compared, tmp_path):
+    """As where whole chunks of their collects differ: a later end is no later arrival, and the page says the same."""
+    out = tmp_path / "longer"
+    shutil.copytree(compared[0], out)
+    rows = out / "runs" / "dqn+sadq" / "evaluations.jsonl"
+    more = [json.dumps({"step": 9000, "member": member, "returns": [-1.0], "overestimation": 0}) for member in range(3)]
+    rows.write_text(rows.read_text() + "\n".join(more) + "\n")
+    outcomes = [Outcome(sadq.studies.arms.Arm.parse(arm), out / "runs" / arm) for arm in ARMS]
+    judged = Judged("BitFlip-2", outcomes, {"dqn+sadq": "dqn"}, 1e9)
+    (contrasts,) = judged.contrasts.values()
+    assert {*contrasts[0].difference.differences} == {0.0}, "no seed of either arrives"
+    page = write_report(
+        [out / "runs" / arm for arm in ARMS], out / "report", threshold=1e9, arms=ARMS, bases=judged.bases
+    )
+    (comparison,) = json.loads((page.parent / "report.json").read_text())["comparisons"]
+    for one in contrasts:
+        assert comparison["measures"][one.measure.name]["differences"] == pytest.approx(one.difference.differences)
 
 
 def test_trained_again_the_document_is_the_same_to_the_byte(compared, shared, tmp_path):
@@ -177,7 +198,9 @@ class Lamp(gymnasium.Env):
 def test_a_users_own_environment_from_python():
     fields = {"steps": 64, "collect": 16, "environments": 2, "batch_size": 4, "updates_per_collect": 1, "workers": 0}
     small = {"buffer_size": 64, "evaluations": 2, "evaluation_episodes": 1, "learning_rate": 0.01}
-    found = sadq.compare(Lamp, ["dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"], seeds=2, **fields, **small)
+    found = sadq.compare(
+        Lamp, ["dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"], seeds=np.int64(2), **fields, **small
+    )
     assert found.report is None and found.judged.environment == "Lamp"
     assert set(found.scores) == {"dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"}
     assert all(0 <= value <= 4 for value in found.scores["double:encoder.hidden=[4]"]["final_return"].values())
@@ -190,8 +213,18 @@ def test_a_users_own_environment_from_python():
         ({"arms": ["dqn"]}, "1 arm given, expected at least 2"),
         ({"arms": ARMS, "learning_rat": 1.0}, "Unknown field 'learning_rat'"),
         ({"arms": ARMS, "against": "double"}, "There is no arm double to compare with"),
+        ({"arms": ARMS, "threshold": math.nan}, "threshold = nan must be a finite number"),
+        ({"arms": ARMS, "threshold": -math.inf}, "threshold = -inf must be a finite number"),
+        ({"arms": ARMS, "threshold": "3"}, "threshold = '3' must be a finite number"),
+        ({"arms": ARMS, "seeds": 2.5}, "seeds = 2.5 must be how many"),
+        ({"arms": ARMS, "seeds": "3"}, "seeds = '3' must be how many"),
+        ({"arms": ["dqn", None]}, "None is no arm"),
+        ({"arms": "dqn"}, "arms = 'dqn' must be a list of arms"),
+        ({"arms": ARMS, "learning_rate": "a"}, "learning_rate = 'a' must be a tuple of numbers"),
+        ({"arms": ["dqn", "double"], "learning_rate": [0.1, 0.2]}, "dqn has several values of learning_rate"),
     ],
 )
-def test_bad_input_from_python_is_one_sentence(given, sentence):
+def test_bad_input_from_python_is_one_sentence(given, sentence, monkeypatch):
+    monkeypatch.setattr(sweep, "carry_out", lambda *_: pytest.fail("trained"))
     with pytest.raises(SadqError, match=sentence):
         sadq.compare("CartPole-v1", **given)

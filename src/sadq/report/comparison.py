@@ -207,8 +207,11 @@ def names_of(line: Line) -> tuple[str, ...]:
 
 
 def _twins(guided: Line, here: Sequence[Line]) -> list[tuple[Line, Line]]:
-    """A guided line with the plain lines of its agent: the arm of just that name, those of equal settings, or all."""
+    """A guided line with the plain lines of its agent: those that have its settings, the arm of just that name, or all."""
     bases = [line for line in here if line.run.agent == guided.run.base_agent]
+    same = [base for base in bases if not likeness.unlike(base.known_settings, guided.known_settings)]
+    if same:
+        return [(base, guided) for base in same]
     named = [base for base in bases if guided.run.arm and base.run.arm == guided.run.base_agent]
     equal = [base for base in named or bases if not unlike(base, guided)]
     return [(base, guided) for base in equal or bases]

@@ -22,7 +22,7 @@ from sadq.report.runs import Run, differences, load_all
 from sadq.report.stats import interval
 from sadq.report.styles import Style, sheet, styles_of
 from sadq.report.traces import grid_of, profile_of
-from sadq.report.verdicts import THRESHOLD_SHARE
+from sadq.report.verdicts import THRESHOLD_SHARE, threshold_of
 
 FORMAT = 2
 
@@ -60,6 +60,7 @@ class Report:
     ) -> "Report":
         """Reads the runs. `against` names the base of all comparisons, `threshold` the return whose time is compared,
         `arms` how a study spells each run and `bases` what it compares each with; `seed` is the bootstrap's."""
+        threshold = threshold_of(threshold)
         loaded = load_all(runs, arms)
         lines = lines_of(loaded)
         comparisons = comparisons_of(lines, seed, against, threshold, bases)

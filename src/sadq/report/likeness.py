@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-OWN = ("agent", "alpha", "model", "pacing", "gate", "guidance")
+OWN = ("agent", "alpha", "model", "model_from", "pacing", "gate", "guidance")
 """What an arm consists of: which agent, and how its target is guided; a plain agent makes no use of all but the first."""
 GUIDING = OWN[1:]
 UNRELATED = ("preset", "seeds", "environment", "environment_settings", "workers", "deterministic", "checkpoint_seconds")

@@ -1,5 +1,6 @@
 """Verdicts: does one arm do better than another? Every measure, corrected for their number, and the answer in words."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sadq.errors import SadqError
+from sadq.registry import fitted, shown
 from sadq.report import stats
 from sadq.report.stats import Estimate, Paired, generator_for, interval, number, p_in_words
 
@@ -39,6 +42,17 @@ def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -
     start = float(np.nanmean(first))
     best = max(float(stats.interquartile_mean(np.asarray(each, np.float64))) for each in final)
     return start + THRESHOLD_SHARE * (best - start) if best > start else None
+
+
+def threshold_of(given: Any) -> float | None:
+    """The threshold that was asked for, if any; what is no return to reach is refused."""
+    with contextlib.suppress(TypeError):
+        threshold: float | None = fitted(given, float | None)
+        if threshold is None or math.isfinite(threshold):
+            return threshold
+    raise SadqError(
+        f"threshold = {shown(given)} must be a finite number, the return to be reached: leave it out or give one."
+    )
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """`sadq compare`: arms on the same seeds of one environment, a fleet each, and a verdict."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -9,17 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 import sadq
 from sadq.errors import SadqError
-from sadq.experiment import presets
+from sadq.experiment import arguments, presets
 from sadq.experiment.build import resolve
 from sadq.experiment.config import Config
 from sadq.experiment.records import to_json
 from sadq.experiment.storage import write_json
+from sadq.registry import fitted
 from sadq.report import stats
 from sadq.report.page import write_report
+from sadq.report.verdicts import threshold_of
 from sadq.studies import sweep
 from sadq.studies.arms import bases, parse_arms
 from sadq.studies.judged import Judged, Outcome
@@ -77,7 +79,7 @@ def compare_configs(
 ) -> Comparison:
     """Trains what is not trained yet below `out`, judges it, and leaves the document and the report's page there."""
     parsed = parse_arms(arms)
-    pairs = bases(parsed, against)
+    pairs, threshold = bases(parsed, against), threshold_of(threshold)
     jobs = [Job(arm.label, arm.config(shared), f"{RUNS}/{arm.folder}", arm.label) for arm in parsed]
     sweep.run(jobs, out, environment, quiet=quiet, runner=runner)
     outcomes = [Outcome(arm, out / job.folder) for arm, job in zip(parsed, jobs, strict=True)]
@@ -128,17 +130,17 @@ def compare(
         if name not in known:
             raise SadqError(f"Unknown field {name!r}: expected one of {', '.join(sorted(known))}.")
     for name in fields.keys() & {"learning_rate", "discount", "alpha"}:
-        fields[name] = tuple(np.atleast_1d(np.asarray(fields[name], float)).tolist())
+        with contextlib.suppress(TypeError):
+            fields[name] = (fitted(fields[name], float),)
     own = None if isinstance(env, str) else resolve(env)
     base = presets.preset(preset or (env if own is None else "default"))
     if own is not None:
         fields["environment"] = own.name
     elif preset is not None:
         fields["environment"] = presets.preset(env).environment
-    several = tuple(range(seeds) if isinstance(seeds, int) else map(int, seeds))
-    shared = dataclasses.replace(base, seeds=several, **fields)
+    shared = dataclasses.replace(base, seeds=arguments.seeds_of(seeds), **fields)
     options: dict[str, Any] = {"environment": own, "against": against, "threshold": threshold, "runner": runner}
     if out is not None:
-        return compare_configs(shared, arms, Path(out), quiet=not progress_bar, **options)
+        return compare_configs(shared, arms, arguments.path_of(out), quiet=not progress_bar, **options)
     with tempfile.TemporaryDirectory(prefix="sadq-compare-") as folder:
         return compare_configs(shared, arms, Path(folder), quiet=not progress_bar, report=False, **options)

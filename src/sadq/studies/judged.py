@@ -1,6 +1,7 @@
 """What came of the arms on one environment: scores by seed, interquartile means, contrasts and verdicts."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,15 +39,17 @@ class Outcome:
         for row in rows:
             self.returns[row["member"], places[row["step"]]] = mean_return(row)
 
-    def scores(self, threshold: float | None) -> dict[str, dict[int, float]]:
-        """Measure -> seed -> value; NaN where there is nothing to reach."""
+    def scores(self, threshold: float | None, until: float = math.inf) -> dict[str, dict[int, float]]:
+        """Measure -> seed -> value, of the evaluations up to a step; NaN where there is nothing to reach."""
+        steps = self.steps[self.steps <= until]
+        returns = self.returns[:, : steps.size]
         unknown = np.full(len(self.seeds), np.nan)
         values = {
             verdicts.STEPS_TO_THRESHOLD.name: unknown
             if threshold is None
-            else steps_to_threshold(self.steps, self.returns, threshold),
-            verdicts.AREA_UNDER_CURVE.name: area_under_curve(self.steps, self.returns),
-            verdicts.FINAL_RETURN.name: final_return(self.returns),
+            else steps_to_threshold(steps, returns, threshold),
+            verdicts.AREA_UNDER_CURVE.name: area_under_curve(steps, returns),
+            verdicts.FINAL_RETURN.name: final_return(returns),
         }
         return {name: dict(zip(self.seeds, each.tolist(), strict=True)) for name, each in values.items()}
 
@@ -83,11 +86,18 @@ class Judged:
     def contrasts(self) -> dict[str, list[Contrast]]:
         """Arm -> its contrasts with its base, a measure each, corrected over all of them together."""
         places = [(label, name) for label in self.bases for name in MEASURES]
+        outcomes = {outcome.arm.label: outcome for outcome in self.outcomes}
+        compared = {}
+        for label, base in self.bases.items():
+            pair = outcomes[base], outcomes[label]
+            # Whole chunks of arms that collect otherwise end at other steps.
+            until = min(int(outcome.steps[-1]) for outcome in pair)
+            compared[label] = pair[0].scores(self.threshold, until), pair[1].scores(self.threshold, until)
         found = [
             verdicts.contrast(
                 MEASURES[name],
-                self.scores[self.bases[label]][name],
-                self.scores[label][name],
+                compared[label][0][name],
+                compared[label][1][name],
                 self.seed,
                 self.environment,
                 self.bases[label],
