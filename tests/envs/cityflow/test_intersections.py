@@ -14,6 +14,7 @@ from sadq.envs import registry
 from sadq.envs.cityflow.grid import Grid
 from sadq.envs.cityflow.intersections import CityFlowGrid, make
 from sadq.envs.cityflow.signal_rules import RULES
+from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
 
 KEY = keys.member_key(1)
@@ -92,6 +93,18 @@ def test_a_fault_is_every_actor_s():
     state = states[0]._replace(traffic=states[0].traffic._replace(fault=jnp.int32(1)))
     _, reward, _ = transition()(state, jnp.zeros(3, jnp.int32))
     assert reward.shape == (3,) and np.isnan(reward).all()
+
+
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_an_only_signal_is_an_environment_of_one_actor(neighbours, tmp_path):
+    nets.write_random(tmp_path, 11, 1, 1)
+    files = {name: tmp_path / f"{name}.json" for name in ("roadnet", "flow")}
+    for settings in ({"rows": 1, "columns": 1}, files):
+        made = make(**settings, seconds=60, capacity=100, neighbours=neighbours)
+        check_shapes(made)
+        state = made.initial(KEY)
+        for policy in made.policies().values():
+            assert policy(state, made.observe(state), jnp.int32(0), KEY).shape == ()
 
 
 def test_rules_choose_for_each_signal():

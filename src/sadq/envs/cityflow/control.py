@@ -59,7 +59,7 @@ class Control:
     def decode(self, action: Any) -> Any:
         """The green of every signal, i32[S], that an action names, or that the actions of all signals do."""
         if self.mode == "each":
-            return action
+            return action.reshape(-1)  # an only signal's action has no axis
         if self.mode == "shared":
             return action + np.zeros(len(self.signals), np.int32)
         return action // self.places % self.greens.astype(np.int32)
@@ -67,8 +67,12 @@ class Control:
     def encode(self, chosen: Any) -> Any:
         """The action that names these greens, i32[S]; of a shared one, the first signal's counts."""
         if self.mode == "each":
-            return chosen
+            return self.by_actor(chosen)
         return chosen[0] if self.mode == "shared" else (chosen * self.places).sum()
+
+    def by_actor(self, values: Any) -> Any:
+        """What is by signal, [S, ...], as S actors have it: an only one has no axis of its own."""
+        return values if len(self.signals) > 1 else values[0]
 
     def best(self, scores: Any) -> Any:
         """The action of the greatest score f32[S, G], for every signal or for all together; the first of equals."""

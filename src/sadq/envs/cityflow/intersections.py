@@ -77,8 +77,8 @@ class CityFlowGrid(CityFlow):
         return observation[greens : 2 * greens] > 0.5 if self.views.unlike else None
 
     def transition(self, state: CityFlowState, action: Array, key: Key) -> tuple[CityFlowState, Array, Array]:
-        reached = self.decided(state, action)
-        reward = self.rewards(reached)
+        reached = self.decided(state, self.control.decode(action))
+        reward = self.control.by_actor(self.rewards(reached))
         return reached, jnp.where(reached.traffic.fault > 0, jnp.nan, reward), jnp.bool_(False)
 
     def rewards(self, state: CityFlowState) -> Array:
@@ -100,9 +100,9 @@ class CityFlowGrid(CityFlow):
         parts += [_at_lanes(state.vehicles, views.incoming), _at_lanes(state.waiting, views.incoming)]
         own = jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=1)
         if not self.neighbours:
-            return own
+            return control.by_actor(own)
         nobody = jnp.concatenate([own, jnp.zeros((1, own.shape[1]), own.dtype)])
-        return jnp.concatenate([own, nobody[views.neighbours].reshape(len(own), -1)], axis=1)
+        return control.by_actor(jnp.concatenate([own, nobody[views.neighbours].reshape(len(own), -1)], axis=1))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
