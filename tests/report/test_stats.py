@@ -117,7 +117,23 @@ def test_sampled_sign_flips_approach_the_exact_value(monkeypatch: pytest.MonkeyP
     assert sampled.mean.low == pytest.approx(truth.mean.low, abs=0.02)
     assert sampled.mean.high == pytest.approx(truth.mean.high, abs=0.02)
     assert sampled.p_value != stats.sign_flip_test(differences, default_rng(1))[0]
-    assert stats.sign_flip_test(np.ones(40), default_rng(0))[0] == 1 / (1 + stats.SAMPLED_FLIPS)
+    assert stats.sign_flip_test(np.ones(40), default_rng(0))[0] == 2 / stats.SAMPLED_FLIPS
+    assert stats.paired(np.zeros(40), np.ones(40), default_rng(0)).smallest_p == 2 / stats.SAMPLED_FLIPS
+    assert stats.paired(np.zeros(40), np.arange(40) < 3, default_rng(0)).smallest_p == 0.25, "most of them are tied"
+
+
+def test_a_sampled_interval_never_contradicts_its_p_value() -> None:
+    generator, near = default_rng(0), 0
+    for trial in range(40):
+        differences = generator.normal(size=25)
+        # Just where the test turns: zero lies at a limit of the interval, but for the chance of a sample.
+        found, _ = stats.sign_flip_interval(differences, default_rng(trial))
+        assert found.low is not None
+        result = stats.paired(np.zeros(25), differences - found.low, default_rng(1000 + trial))
+        assert result.mean.low is not None and result.mean.high is not None
+        assert (result.mean.low <= 0 <= result.mean.high) == (result.p_value > stats.SIGNIFICANCE)
+        near += abs(result.p_value - stats.SIGNIFICANCE) < 0.005
+    assert near == 40
 
 
 @pytest.mark.parametrize("case", REFERENCE["cases"], ids=lambda case: case["name"])
@@ -281,7 +297,8 @@ def test_curve_interval_matches_the_estimate_and_skips_what_is_missing() -> None
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.974, "0.97"), (-81.234, "−81.23"), (-500, "−500.0"), (12345.6, "12,346"), (0.0041, "0.0041"), (0, "0.00")],
+    [(0.974, "0.97"), (-81.234, "−81.23"), (-500, "−500.0"), (12345.6, "12,346"), (0.0041, "0.0041"), (0, "0.00")]
+    + [(999_999_999, "999,999,999"), (-1.5e9, "−1.500e+09"), (1e300, "1.000e+300")],
 )
 def test_numbers_are_readable(value: float, text: str) -> None:
     assert stats.number(value) == text

@@ -24,11 +24,13 @@ SAMPLED_FLIPS = 50_000
 SIGNIFICANCE = 0.05
 POWER = 0.8
 MOST_SEEDS = 1_000  # beyond which the number needed says only that nobody will run them
+LARGEST_EXPONENT = 8  # of ten, in a number that is written out
 TIE = 1e-12  # relative: sums of the same numbers in another order are no difference
 # Seeds -> how often a "95%" percentile interval of the mean really holds the mean of normal data (simulated).
 COVERAGE = {3: 0.75, 5: 0.84, 10: 0.90, 20: 0.93}
 
 Statistic = Callable[..., Floats]  # (values, axis) -> the statistic along that axis
+Subsets = tuple[Floats, Floats, bool]  # of differences: their sums, their sizes, whether these are all
 
 
 @dataclass(frozen=True)
@@ -138,29 +140,32 @@ def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tu
     return mean, *np.where(counts < 2, np.nan, limits)
 
 
-def subsets(values: Floats, rng: Generator) -> tuple[Floats, Floats, bool]:
-    """(sum, size, whether these are all): of every subset of the values, the empty one first, or of many random ones."""
+def subsets(values: Floats, rng: Generator) -> Subsets:
+    """All subsets of the values, the empty one first, or many random ones with their complements."""
     if values.size > ENUMERATED_PAIRS:
-        chosen = rng.integers(2, size=(SAMPLED_FLIPS, values.size))
-        return chosen @ values, chosen.sum(axis=1).astype(np.float64), False
+        chosen = rng.integers(2, size=(SAMPLED_FLIPS // 2, values.size))
+        # The observed pattern is one of the possible ones: counted once, by the empty subset, and no p-value is zero.
+        chosen[0] = 0
+        chosen = chosen[(np.ptp(chosen, axis=1) > 0) | (np.arange(len(chosen)) == 0)]
+        sums, sizes = chosen @ values, chosen.sum(axis=1).astype(np.float64)
+        return np.concatenate([sums, values.sum() - sums]), np.concatenate([sizes, values.size - sizes]), False
     sums, sizes = np.zeros(1), np.zeros(1)
     for value in values:
         sums, sizes = np.concatenate([sums, sums + value]), np.concatenate([sizes, sizes + 1])
     return sums, sizes, True
 
 
-def sign_flip_test(differences: Floats, rng: Generator) -> tuple[float, bool]:
+def sign_flip_test(differences: Floats, rng: Generator, drawn: Subsets | None = None) -> tuple[float, bool]:
     """(two-sided p-value, whether it is exact): how many of all sign patterns give a mean at least as far from zero."""
     differences = differences[differences != 0]  # a zero keeps its value under either sign, so it cancels out
-    positive, _, exact = subsets(differences, rng)
+    positive, _, exact = drawn or subsets(differences, rng)
     total, tie = differences.sum(), TIE * np.abs(differences).sum()
     # The signs of a subset stay and all others turn: the sum is then twice that of the subset, less the total.
     extreme = int(np.count_nonzero(np.abs(2 * positive - total) >= abs(total) - tie))
-    # The observed pattern is one of the possible ones, so a sample counts it too and its p-value is never zero.
-    return (extreme / positive.size if exact else (1 + extreme) / (1 + positive.size)), exact
+    return extreme / positive.size, exact
 
 
-def sign_flip_interval(differences: Floats, rng: Generator) -> tuple[Estimate, float]:
+def sign_flip_interval(differences: Floats, rng: Generator, drawn: Subsets | None = None) -> tuple[Estimate, float]:
     """(the mean with all shifts that the test does not reject, the level of that interval).
 
     The means of all subsets cut the line into 2^n pieces, each of which holds the centre of independent symmetric
@@ -169,7 +174,7 @@ def sign_flip_interval(differences: Floats, rng: Generator) -> tuple[Estimate, f
     count = differences.size
     if count < 2:
         return Estimate(float(differences[0]) if count else math.nan, None, None, count), 0.0
-    sums, sizes, exact = subsets(differences, rng)
+    sums, sizes, _ = drawn or subsets(differences, rng)
     means = sums[sizes > 0] / sizes[sizes > 0]
     pieces = means.size + 1
     cut = max(1, math.floor(LIMITS[0] * pieces + 1e-9))
@@ -184,8 +189,11 @@ def paired(base: ArrayLike, guided: ArrayLike, rng: Generator) -> Paired:
     pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
     differences = pairs[1] - pairs[0]
     differences[np.abs(differences) <= TIE * np.abs(pairs).max(axis=0)] = 0.0
-    p_value, exact = sign_flip_test(differences, rng)
-    mean, level = sign_flip_interval(np.sort(differences), rng)
+    # What has to be drawn is drawn once for both: each with a chance of its own, they could contradict each other.
+    drawn = subsets(np.sort(differences), rng) if differences.size > ENUMERATED_PAIRS else None
+    p_value, exact = sign_flip_test(differences, rng, drawn)
+    mean, level = sign_flip_interval(np.sort(differences), rng, drawn)
+    least = min(1.0, 2.0 ** (1 - int(np.count_nonzero(differences))))
     return Paired(
         differences=tuple(differences.tolist()),
         mean=mean,
@@ -193,7 +201,7 @@ def paired(base: ArrayLike, guided: ArrayLike, rng: Generator) -> Paired:
         interquartile_mean=estimate(differences, rng, interquartile_mean),
         win_share=float(np.mean((np.sign(differences) + 1) / 2)) if differences.size else math.nan,
         p_value=p_value,
-        smallest_p=min(1.0, 2.0 ** (1 - int(np.count_nonzero(differences)))) if exact else 1 / (1 + SAMPLED_FLIPS),
+        smallest_p=least if exact else max(least, 2 / SAMPLED_FLIPS),
         exact=exact,
     )
 
@@ -232,6 +240,8 @@ def number(value: float, signed: bool = False, scale: float | None = None) -> st
     leading = math.floor(math.log10(size)) if size else 0
     decimals = max(0, min(2, 3 - leading), 1 - leading)
     digits = f"{abs(value):,.{decimals}f}" if decimals <= 5 else f"{abs(value):.1e}"
+    if leading > LARGEST_EXPONENT and value:
+        digits = f"{abs(value):.3e}"
     sign = "\N{MINUS SIGN}" if value < 0 else "+" if signed else ""
     return sign + digits if digits.strip("0.") else digits
 
