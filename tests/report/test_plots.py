@@ -81,6 +81,7 @@ def test_odd_data_draws_without_a_warning(make_run: Make) -> None:
         make_run("a", "dqn+sadq", [(0, gap, 1), (gap, gap, gap)]),
         make_run("b", "$x_1$ + _", [(1,)]),
         make_run("c", "_hidden", [(5, 5, 5)]),
+        make_run("d", "漢字", [(5, 5, 5)]),
     ]
     lines = lines_of(load_all(folders))
     for name in plots.FIGURES:

@@ -12,6 +12,10 @@ from sadq.report.runs import Run as load
 from sadq.report.runs import differences, load_all
 
 Make = Callable[..., Path]
+HEADER = (
+    '{"format": 2, "config": {"environment": "E", "agent": "dqn", "environment_settings": ODD}, '
+    '"members": [{"seed": 0, "alpha": 0.5}]}'
+)
 
 
 def append(path: Path, text: str) -> None:
@@ -93,6 +97,8 @@ def test_a_result_of_other_members_is_named(make_run: Make) -> None:
     folder = make_run("a", diverged={0: 5})
     (folder / "result.json").write_text('{"members": []}')
     assert "other members" in load(folder).notes[0]
+    (folder / "result.json").write_text('{"members": [{"diverged_at": "late"}]}')
+    assert "other members" in load(folder).notes[0]
 
 
 def test_of_two_lines_for_one_cell_the_later_counts(make_run: Make) -> None:
@@ -123,6 +129,8 @@ def test_what_is_not_finite_is_not_known(make_run: Make) -> None:
         ("config.json", '{"format": 2}', "no environment and agent"),
         ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": []}', "`members`"),
         ("config.json", '{"format": 2, "config": {"environment": "E", "agent": "dqn"}, "members": [{}]}', "`seed`"),
+        ("config.json", HEADER.replace("ODD", "5"), "a list as `environment_settings`"),
+        ("config.json", HEADER.replace("ODD", "[]").replace("0.5", '"x"'), "a number, or null, as `alpha`"),
         ("evaluations.jsonl", '{"step": 0, "mem\n{"step": 0, "member": 0, "returns": [1]}\n', "Line 1 of"),
         ("evaluations.jsonl", '[1]\n{"step": 0, "member": 0, "returns": [1]}\n', "Line 1 of"),
         ("evaluations.jsonl", '{"step": 0, "member": 9, "returns": [1]}\n', "`member` below 1"),

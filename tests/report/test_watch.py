@@ -94,7 +94,7 @@ def test_the_page_is_made_anew_when_a_run_has_written(make_run: Make, serve: Cal
 def test_only_this_machine_is_answered(make_run: Make, serve: Callable[[Watched], int]) -> None:
     port = serve(Watched([make_run("a")]))
     assert ask(port, Host=f"evil.example:{port}")[0] == 403
-    assert ask(port, Host=f"localhost:{port}")[0] == 200
+    assert ask(port, Host=f"localhost:{port}")[0] == ask(port, Host=f"LocalHost:{port}")[0] == 200
     assert ask(port, "/config.json")[0] == 404 and ask(port, "/../../etc/passwd")[0] == 404
     assert ask(port, "/favicon.ico")[0] == 204
     assert ask(port, method="POST")[0] == 501

@@ -1,6 +1,7 @@
 """Figures as PNG or PDF files: mean over seeds, its 95% interval as a band, and the seeds themselves as thin lines."""
 
 import io
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,9 +53,11 @@ def figures_of(report: "Report", formats: Sequence[str]) -> dict[str, bytes]:
 def saved(figure: Figure, kind: str) -> bytes:
     """The figure as a file's content; the same figure gives the same bytes."""
     image = io.BytesIO()
-    figure.savefig(
-        image, format=kind, dpi=150, facecolor="white", metadata={"CreationDate": None} if kind == "pdf" else None
-    )
+    metadata = {"CreationDate": None} if kind == "pdf" else None
+    with warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box, and nobody who asked for a figure can do anything about it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(image, format=kind, dpi=150, facecolor="white", metadata=metadata)
     return image.getvalue()
 
 

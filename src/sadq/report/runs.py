@@ -68,7 +68,7 @@ class Run:
         if path.exists() and not self.finished:
             notes += ["its result.json is damaged, so it counts as unfinished"]
         outcomes: Any = self.result.get("members")
-        known = isinstance(outcomes, list) and [type(outcome) for outcome in outcomes] == [dict] * len(listed)
+        known = isinstance(outcomes, list) and [*map(_is_outcome, outcomes)] == [True] * len(listed)
         if self.finished and not known:
             notes += ["its result.json lists other members than its config.json, so which of them diverged is unknown"]
         self.members = []
@@ -160,10 +160,18 @@ def _header(folder: Path) -> dict[str, Any]:
     config, members = header.get("config"), header.get("members")
     if not isinstance(config, dict) or not {"environment", "agent"} <= config.keys():
         raise SadqError(f"{path} names no environment and agent under `config`: it is not a run, or it is damaged.")
+    if not isinstance(config.get("environment_settings"), list | None):
+        raise SadqError(f"{path} must have a list as `environment_settings`: the run is damaged, so train it again.")
     listed = members if isinstance(members, list) else []
     if {type(member.get("seed")) if isinstance(member, dict) else None for member in listed} != {int}:
         raise SadqError(f"{path} must list its `members`, each with a whole number as `seed`: the run is damaged.")
+    if not all(isinstance(member.get("alpha"), int | float | None) for member in listed):
+        raise SadqError(f"{path} must give each of its `members` a number, or null, as `alpha`: the run is damaged.")
     return header
+
+
+def _is_outcome(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("diverged_at"), int | None)
 
 
 def _object(text: bytes) -> dict[str, Any]:

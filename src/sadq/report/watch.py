@@ -90,7 +90,7 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             # A page of another site could name this address as its own: only what was typed here is answered.
-            host = self.headers.get("Host", "").partition(":")[0]
+            host = self.headers.get("Host", "").partition(":")[0].lower()
             if host not in (ADDRESS, "localhost"):
                 self._answer(HTTPStatus.FORBIDDEN, b"")
             elif self.path != "/":
