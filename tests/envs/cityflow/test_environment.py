@@ -169,6 +169,7 @@ def test_a_configuration_is_used_and_recorded(tmp_path):
         ({"seconds": -1}, "seconds=-1, expected a number from 0"),
         ({"seconds": float("inf")}, "seconds=inf"),
         ({"green_seconds": 2.5}, "green_seconds=2.5, expected a multiple of the scenario's interval, 1 s"),
+        ({"seconds": 1e9}, "about 4.44e.09 vehicles in an episode of 1e.09 s, expected at most 1,000,000"),
         ({"capacity": 0}, "capacity=0, expected a whole number above 0"),
         ({"rows": 0}, "rows=0"),
         ({"rows": 3, "columns": 3}, "262144 joint actions, expected at most 4096"),

@@ -12,6 +12,9 @@ from sadq.envs.cityflow.road_network import RoadNetwork
 from sadq.errors import SadqError
 from sadq.types import Array
 
+MOST_VEHICLES = 1_000_000
+"""Of an episode: all of them are created before the first one starts."""
+
 
 class Trips(NamedTuple):
     """Vehicles in the order of their creation: by step, then flow."""
@@ -136,6 +139,12 @@ def _created(network: RoadNetwork, steps: int) -> tuple[np.ndarray, np.ndarray, 
     every, first, last = (np.array([getattr(flow, name) for flow in flows]) for name in ("interval", "start", "end"))
     waited, count, time = every.astype(float), np.zeros(len(flows), int), 0.0
     connected = ~np.isin(np.arange(len(flows)), list(network.left_out))
+    lasting = np.where(last == -1, steps * interval, np.minimum(last, steps * interval)) - first
+    if (expected := (np.maximum(lasting, 0.0) / every)[connected].sum()) > MOST_VEHICLES:
+        raise SadqError(
+            f"the scenario's flows create about {expected:.3g} vehicles in an episode of {steps * interval:g} s, expected at "
+            f"most {MOST_VEHICLES:,}: choose a shorter episode, or flows with longer intervals."
+        )
     found = []
     for step in range(steps):
         active = (time >= first) & ((last == -1) | (time <= last)) & (connected | (count == 0))

@@ -101,6 +101,11 @@ class Grid:
         for field in ("row_interval", "column_interval", "turning_slowdown", "truck_slowdown", "demand", "speed_limit"):
             if not getattr(self, field) > 0:
                 raise SadqError(f"a grid got {field}={getattr(self, field)!r}, expected a number above 0.")
+        if self.demand > self._most_demand():
+            raise SadqError(
+                f"a grid got demand={self.demand!r}, expected at most {self._most_demand():g}, by which a vehicle may come each "
+                "second on every entering lane: choose a smaller one, or longer intervals."
+            )
         spans = {"row_spacing": 2, "column_spacing": 2, "row_entry": 1, "column_entry": 1}
         for field, ends in spans.items():
             if not getattr(self, field) > ends * self.intersection_width:
@@ -170,6 +175,13 @@ class Grid:
     def scenario(self) -> Scenario:
         """The scenario as the simulator reads it."""
         return _scenario(self)
+
+    def _most_demand(self) -> float:
+        """The demand by which the flows of an entry, each at its shortest interval, have a vehicle a second and lane."""
+        exits = min(self.turning_flows, 2 * (self.rows + self.columns) - 2)
+        flows = (1 + 1 / self.truck_slowdown) * (1 + exits / min(1.0, self.turning_slowdown))
+        entries = (self.row_interval, self.row_lanes), (self.column_interval, self.column_lanes)
+        return min(interval * lanes.count for interval, lanes in entries) / flows
 
     def _is_signal(self, node: Node) -> bool:
         return 1 <= node[0] <= self.columns and 1 <= node[1] <= self.rows
