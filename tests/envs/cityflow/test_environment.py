@@ -163,10 +163,10 @@ def test_a_configuration_is_used_and_recorded(tmp_path):
 @pytest.mark.parametrize(
     "settings,sentence",
     [
-        ({"reward": "speed"}, "reward='speed', expected waiting or pressure"),
-        ({"action": "single"}, "expected joint or shared"),
+        ({"reward": "speed"}, "reward = 'speed' must be one of waiting, pressure"),
+        ({"action": "single"}, "action = 'single' must be one of joint, shared"),
         ({"engine": "sumo"}, "engine='sumo', expected native or cityflow"),
-        ({"seconds": -1}, "seconds=-1, expected a number from 0"),
+        ({"seconds": -1}, "seconds=-1.0, expected a number from 0"),
         ({"seconds": float("inf")}, "seconds=inf"),
         ({"green_seconds": 2.5}, "green_seconds=2.5, expected a multiple of the scenario's interval, 1 s"),
         ({"seconds": 1e9}, "about 4.44e.09 vehicles in an episode of 1e.09 s, expected at most 1,000,000"),

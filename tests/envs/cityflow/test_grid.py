@@ -97,8 +97,9 @@ def test_other_grids_can_be_driven(rows, columns):
     "settings,sentence",
     [
         ({"rows": 0}, "rows=0, expected a whole number from 1"),
-        ({"columns": 1.5}, "columns=1.5"),
-        ({"demand": 0}, "demand=0, expected a number above 0"),
+        ({"columns": 1.5}, "columns = 1.5 must be a whole number"),
+        ({"demand": "nan"}, "demand = 'nan' must be a number"),
+        ({"demand": 0}, "demand=0.0, expected a number above 0"),
         ({"demand": 6.1}, "demand=6.1, expected at most 6, by which a vehicle may come each second"),
         ({"demand": 1.1, "column_interval": 1.25}, "demand=1.1, expected at most 1"),
         ({"row_spacing": 60.0}, "row_spacing=60.0, expected more than the 60 m"),

@@ -157,10 +157,13 @@ def test_files_of_every_kind_make_the_same_net(tmp_path):
 @pytest.mark.parametrize(
     "settings,sentence",
     [
-        ({"reward": "waiting"}, "reward='waiting', expected pressure or queue"),
+        ({"reward": "waiting"}, "reward = 'waiting' must be one of pressure, queue"),
+        ({"neighbours": "maybe"}, "neighbours = 'maybe' must be True or False"),
         ({"roadnet": "net.json"}, "a roadnet and a flow together"),
         ({"config": "a.json", "roadnet": "b.json", "flow": "c.json"}, "a config, or a roadnet and a flow together"),
         ({"roadnet": "nowhere.json", "flow": "c.json"}, "nowhere.json: cannot be read"),
+        ({"config": 3}, "config is 3, expected the path of a file"),
+        ({"roadnet": "net.json", "flow": 4}, "flow is 4, expected the path"),
         ({"action": "joint"}, "no setting action"),
         ({"rows": 0}, "rows=0"),
     ],

@@ -195,18 +195,25 @@ def test_provenance_is_json_that_tells_the_source():
 @pytest.mark.parametrize(
     "settings,sentence",
     [
-        ({"split": "test"}, "split='test', expected train or evaluation"),
-        ({"power_form": "squared"}, "expected normalised or literal"),
-        ({"queue_penalty": 3}, "expected demand or time"),
-        ({"warmup": "none"}, "expected simulated or precomputed"),
+        ({"split": "test"}, "split = 'test' must be one of train, evaluation"),
+        ({"power_form": "squared"}, "must be one of normalised, literal"),
+        ({"queue_penalty": 3}, "must be one of demand, time"),
+        ({"warmup": "none"}, "must be one of simulated, precomputed"),
+        ({"servers": 2.5}, "servers = 2.5 must be a whole number"),
+        ({"cores": "abc"}, "cores = 'abc' must be a number"),
+        ({"job_share": "nan"}, "job_share = 'nan' must be a number"),
+        ({"seed": -1}, "seed = -1 must be 0 or more"),
         ({"servers": 0}, "servers=0, expected at least 1"),
         ({"cores": 400.0}, "cores=400.0, expected 0.01 to 327.67"),
         ({"memory": 0.0}, "memory=0.0, expected 0.01"),
         ({"idle_power": 200.0}, "expected 0 to peak_power"),
         ({"warmup_tasks": 500_000}, "stream has 262144 tasks, expected the 500201"),
-        ({"job_share": 0}, "job_share is 0, expected a share of the jobs above 0"),
+        ({"job_share": 0}, "job_share is 0.0, expected a share of the jobs above 0"),
         ({"job_share": 1.5}, "job_share is 1.5, expected"),
-        ({"coers": 3}, "no setting coers"),
+        (
+            {"coers": 3},
+            "no setting coers, expected cores, evaluation_fraction, .* job_share, .* seed, .* source, .* window: ",
+        ),
     ],
 )
 def test_bad_settings_are_told(settings, sentence):

@@ -142,8 +142,8 @@ def _created(network: RoadNetwork, steps: int) -> tuple[np.ndarray, np.ndarray, 
     lasting = np.where(last == -1, steps * interval, np.minimum(last, steps * interval)) - first
     if (expected := (np.maximum(lasting, 0.0) / every)[connected].sum()) > MOST_VEHICLES:
         raise SadqError(
-            f"the scenario's flows create about {expected:.3g} vehicles in an episode of {steps * interval:g} s, expected at "
-            f"most {MOST_VEHICLES:,}: choose a shorter episode, or flows with longer intervals."
+            f"the scenario's flows create about {expected:.3g} vehicles in an episode of {steps * interval:g} s, expected "
+            f"at most {MOST_VEHICLES:,}: choose a shorter episode, or flows with longer intervals."
         )
     found = []
     for step in range(steps):

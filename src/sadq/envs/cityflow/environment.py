@@ -23,6 +23,7 @@ from sadq.envs.cityflow.road_network import RoadNetwork, build
 from sadq.envs.cityflow.sources import Source, config_file, record
 from sadq.envs.fixed_policies import Policy
 from sadq.errors import SadqError
+from sadq.registry import typed
 from sadq.types import Array, Key, PyTree
 
 WAITING_SPEED = 0.1
@@ -41,6 +42,7 @@ class CityFlowState(NamedTuple):
     queued: Array  # i32[], queues after each decision, summed
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class CityFlow(Environment):
     """All signals show a green each until the next decision, `yellow_seconds + green_seconds` later.
@@ -61,7 +63,7 @@ class CityFlow(Environment):
     """A generated grid, or the files of a CityFlow configuration."""
     reward: Reward = "waiting"
     """Minus the change of the queue (the paper's), or "pressure": outgoing minus incoming waiting (DI-smartcross's)."""
-    action: ActionMode = "joint"
+    action: Literal["joint", "shared"] = "joint"
     """Whether every signal's green is chosen, or, "shared", one for all signals."""
     seconds: float = 1000.0
     """An episode ends with the first decision that reaches beyond this."""
@@ -72,7 +74,6 @@ class CityFlow(Environment):
     an episode, or for a jam on all lanes that lead to a signal, whichever is less."""
     name: str = dataclasses.field(default="CityFlow", init=False)
     fixed_length: ClassVar[bool] = True
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"reward": ("waiting", "pressure"), "action": ("joint", "shared")}
     drawings: ClassVar[tuple[str, ...]] = (".png", ".gif")
 
     def __post_init__(self) -> None:
@@ -305,15 +306,12 @@ def _departures(scenario: Source, steps: int) -> Departures:
 
 
 def _check(environment: CityFlow) -> None:
-    for field, choices in environment.choices.items():
-        if getattr(environment, field) not in choices:
-            _refuse(field, getattr(environment, field), " or ".join(choices))
     _check_signals(environment)
     for field, least in (("seconds", 0.0), ("green_seconds", 1.0), ("yellow_seconds", 0.0)):
         value = getattr(environment, field)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < math.inf:
+        if not least <= value < math.inf:
             _refuse(field, value, f"a number from {least:g}")
-    if environment.capacity is not None and not (isinstance(environment.capacity, int) and environment.capacity > 0):
+    if environment.capacity is not None and environment.capacity < 1:
         _refuse("capacity", environment.capacity, "a whole number above 0, or None")
     interval = environment.network.scenario.interval
     for field in ("green_seconds", "yellow_seconds"):

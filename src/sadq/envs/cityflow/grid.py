@@ -16,6 +16,7 @@ from typing import Any
 
 from sadq.envs.cityflow.files import Scenario, VehicleType, read_scenario
 from sadq.errors import SadqError
+from sadq.registry import typed
 
 HEADINGS = ((1, 0), (0, 1), (-1, 0), (0, -1))
 """Of roads, in the order of their names' last number: east, north, west, south."""
@@ -50,6 +51,7 @@ VEHICLE_WIDTH = 2.0
 """Metres; the format asks for it, and no rule of traffic depends on it."""
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class Grid:
     """Rows run from west to east, columns from south to north; intersection_x_y is in column x and row y, from 1.
@@ -96,15 +98,15 @@ class Grid:
 
     def __post_init__(self) -> None:
         for field, least in (("rows", 1), ("columns", 1), ("turning_flows", 0), ("seed", 0)):
-            if not isinstance(getattr(self, field), int) or getattr(self, field) < least:
+            if getattr(self, field) < least:
                 raise SadqError(f"a grid got {field}={getattr(self, field)!r}, expected a whole number from {least}.")
         for field in ("row_interval", "column_interval", "turning_slowdown", "truck_slowdown", "demand", "speed_limit"):
             if not getattr(self, field) > 0:
                 raise SadqError(f"a grid got {field}={getattr(self, field)!r}, expected a number above 0.")
         if self.demand > self._most_demand():
             raise SadqError(
-                f"a grid got demand={self.demand!r}, expected at most {self._most_demand():g}, by which a vehicle may come each "
-                "second on every entering lane: choose a smaller one, or longer intervals."
+                f"a grid got demand={self.demand!r}, expected at most {self._most_demand():g}, by which a vehicle may come "
+                "each second on every entering lane: choose a smaller one, or longer intervals."
             )
         spans = {"row_spacing": 2, "column_spacing": 2, "row_entry": 1, "column_entry": 1}
         for field, ends in spans.items():

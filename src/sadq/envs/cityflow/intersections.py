@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +13,7 @@ from sadq.envs.cityflow.environment import CityFlow, CityFlowState, control_over
 from sadq.envs.cityflow.grid import Grid, Lanes
 from sadq.envs.cityflow.sources import Source, config_file, net_files
 from sadq.errors import SadqError
+from sadq.registry import typed
 from sadq.types import Array, Key
 
 GRID = Grid(
@@ -30,6 +31,7 @@ GRID = Grid(
 """The 4 x 4 grid that such papers use: three lanes a road of 300 m, one for each turn, at a demand that can be served."""
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class CityFlowGrid(CityFlow):
     """Each of a net's S signals is an actor that chooses its own green, `yellow_seconds + green_seconds` at a time.
@@ -40,16 +42,15 @@ class CityFlowGrid(CityFlow):
     """
 
     scenario: Source = GRID
-    reward: str = "pressure"  # type: ignore[assignment]
+    reward: Literal["pressure", "queue"] = "pressure"  # type: ignore[assignment]
     """Of an actor, by incoming lane: minus the difference of vehicles coming and gone, or "queue", minus the waiting."""
-    action: ActionMode = dataclasses.field(default="each", init=False)
+    action: ActionMode = dataclasses.field(default="each", init=False)  # type: ignore[assignment]
     neighbours: bool = False
     """Whether an actor sees what its neighbours see of themselves."""
     seconds: float = 3600.0
     green_seconds: float = 10.0
     yellow_seconds: float = 5.0
     name: str = dataclasses.field(default="CityFlowGrid", init=False)
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"reward": ("pressure", "queue")}
 
     @property
     def views(self) -> "Views":

@@ -8,6 +8,7 @@ from typing import Any
 
 from sadq.envs.cityflow.files import Scenario, read_flows, read_road_net, read_scenario
 from sadq.envs.cityflow.grid import Grid
+from sadq.errors import SadqError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,7 @@ Source = Grid | ConfigFile | NetFiles
 
 def net_files(roadnet: str | Path, flow: str | Path) -> NetFiles:
     """Two files as a source; they are read once, for the sentence that tells what is wrong with them."""
+    _check_paths(roadnet=roadnet, flow=flow)
     read_flows(flow, read_road_net(roadnet))
     places = [Path(roadnet).resolve(), Path(flow).resolve()]
     digests = tuple(hashlib.sha256(one.read_bytes()).hexdigest() for one in places)
@@ -58,9 +60,16 @@ def net_files(roadnet: str | Path, flow: str | Path) -> NetFiles:
 
 def config_file(path: str | Path) -> ConfigFile:
     """A configuration as a source; its files are read once, for the sentence that tells what is wrong with them."""
+    _check_paths(config=path)
     read_scenario(path)
     files = (Path(path), *named_files(Path(path)))
     return ConfigFile(str(Path(path).resolve()), tuple(hashlib.sha256(one.read_bytes()).hexdigest() for one in files))
+
+
+def _check_paths(**given: Any) -> None:
+    for name, path in given.items():
+        if not isinstance(path, str | Path):
+            raise SadqError(f"{name} is {path!r}, expected the path of a file: give one.")
 
 
 def named_files(config: Path) -> tuple[Path, Path]:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq.envs.base import Environment
+from sadq.registry import typed
 from sadq.types import Array, Key
 
 TIME_STEP = 0.2
@@ -29,6 +30,7 @@ class AcrobotState(NamedTuple):
     velocity_2: Array
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class Acrobot(Environment):
     """Reward -1 a step until the tip is one link length above the pivot."""

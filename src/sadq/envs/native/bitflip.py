@@ -7,11 +7,13 @@ import jax.numpy as jnp
 
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
+from sadq.registry import typed
 from sadq.types import Array, Key
 
 MAX_BITS = 30  # a bit string is drawn as one 32-bit word
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class BitFlip(Environment):
     """The state is its own observation: the bits, then the goal's, as 0.0 and 1.0; action i flips bit i.

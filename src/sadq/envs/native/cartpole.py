@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from sadq.envs.base import Environment
+from sadq.registry import typed
 from sadq.types import Array, Key
 
 TIME_STEP = 0.02
@@ -19,6 +20,7 @@ MAX_POSITION = 2.4
 MAX_ANGLE = 12 * 2 * math.pi / 360
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class CartPole(Environment):
     """Reward 1 a step, the last one included; the state is its own observation."""

@@ -18,6 +18,7 @@ from sadq.envs.ocloud.servers import LANES, UNITS, Loads, Servers, Task
 from sadq.envs.ocloud.synthetic import synthetic
 from sadq.envs.ocloud.workload import JOB_SHARE, Workload, statistics
 from sadq.errors import SadqError
+from sadq.registry import typed
 from sadq.types import Array, Key
 
 TAIL_DEVIATIONS = 9
@@ -37,6 +38,7 @@ class OCloudState(NamedTuple):
     lost: Array  # i32[], tasks that found no slot; see `OCloud.slots`
 
 
+@typed
 @dataclasses.dataclass(frozen=True)
 class OCloud(Environment):
     """A task arrives, the action names its server, and the next task arrives.
@@ -244,14 +246,6 @@ def _beginnings(environment: OCloud) -> OCloudState:
 
 
 def _check(environment: OCloud) -> None:
-    for field, choices in (
-        ("split", ("train", "evaluation")),
-        ("power_form", ("normalised", "literal")),
-        ("queue_penalty", ("demand", "time")),
-        ("warmup", ("simulated", "precomputed")),
-    ):
-        if getattr(environment, field) not in choices:
-            _refuse(field, getattr(environment, field), " or ".join(choices))
     for field, least in (("servers", 1), ("warmup_tasks", 0), ("max_steps", 1), ("precomputed_states", 1)):
         if getattr(environment, field) < least:
             _refuse(field, getattr(environment, field), f"at least {least}")
