@@ -64,7 +64,15 @@ def test_settings():
 
 @pytest.mark.parametrize(
     "setting",
-    [{"noop_max": -1}, {"noop_max": 1.5}, {"fire_on_reset": 1}, {"max_frames": 0}, {"sticky": 1.0}, {"skip": 4}],
+    [
+        {"noop_max": -1},
+        {"noop_max": 1.5},
+        {"fire_on_reset": 1},
+        {"max_frames": 0},
+        {"sticky": 1.0},
+        {"skip": 4},
+        {"actions": 19},
+    ],
 )
 def test_bad_settings_are_refused(setting):
     with pytest.raises(SadqError, match=f"{next(iter(setting))}.*expected.*: choose"):

@@ -15,6 +15,8 @@ FRAME_SKIP = 4
 """Frames that an action is held for; a step shows the maximum of the last two of them."""
 SIZE = 84
 """Rows and columns of a picture."""
+MOST_ACTIONS = 18
+"""That the joystick and its button make together: no game has more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +63,8 @@ class AtariSpec:
         if isinstance(self.sticky, bool) or not isinstance(self.sticky, int | float) or not 0 <= self.sticky < 1:
             self._refuse("sticky", "a probability from 0 to below 1")
         most = max(self.action_counts.values())
-        if self.actions is not None and (not _whole(self.actions) or self.actions < most):
-            self._refuse("actions", f"a whole number of at least {most}, which the games have")
+        if self.actions is not None and (not _whole(self.actions) or not most <= self.actions <= MOST_ACTIONS):
+            self._refuse("actions", f"a whole number from {most}, which the games have, to {MOST_ACTIONS}")
 
     @classmethod
     def named(cls, name: str, settings: Mapping[str, Any]) -> "AtariSpec":
