@@ -127,7 +127,8 @@ def typed(kind: Kind) -> Kind:
     made: Any = kind.__init__  # type: ignore[misc]
     if getattr(made, "is_typed", False):
         return kind
-    defaults = {field.name: default_of(field) for field in dataclasses.fields(kind)}
+    # What a factory would make is made anew for each: nobody can give that very thing.
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
 
     @functools.cache
     def known() -> tuple[inspect.Signature, dict[str, Any]]:
