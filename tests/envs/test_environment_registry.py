@@ -198,3 +198,8 @@ def test_an_id_registered_here_is_known_to_workers():
     spec = make("Local/Walk-v0")
     assert spec.max_steps == 9 and spec.deterministic is False
     np.testing.assert_array_equal(first_observations(spec), first_observations(spec, workers=2))
+
+
+def test_a_number_of_bits_is_given_once():
+    with pytest.raises(SadqError, match="BitFlip-5 was given bits = 4 too: give a number of bits once"):
+        make("BitFlip-5", settings={"bits": 4})

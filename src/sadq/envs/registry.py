@@ -112,6 +112,8 @@ def _named(name: str, host: bool, settings: dict[str, Any]) -> Environment | Hos
     if name in _FACTORIES:
         return _from_factory(functools.partial(_FACTORIES[name], **settings), name, host)
     if match := re.fullmatch(r"BitFlip-(\d+)", name):
+        if "bits" in settings:
+            raise SadqError(f"{name} was given bits = {settings['bits']!r} too: give a number of bits once.")
         return _from_factory(functools.partial(BitFlip, bits=int(match[1]), **settings), name, host)
     return _from_gymnasium(name, False, settings)
 
