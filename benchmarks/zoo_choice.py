@@ -54,6 +54,7 @@ RULES: dict[str, dict[str, Any]] = {
         "allowance 0.5": {"allowance": 0.5},
         "agreement 0.1": {"agreement": 0.1},
         "agreement 0.2": {"agreement": 0.2},
+        "allowance 1, agreement 0.1": {"allowance": 1.0, "agreement": 0.1},
     }.items()
 }
 """How far the model is heard in the chosen form, which has an allowance of 2."""
