@@ -60,6 +60,15 @@ def test_without_enough_agreement_a_target_is_the_base_s_to_the_bit():
     np.testing.assert_array_equal(found.returns.values, plain.returns.values)
 
 
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 1 / 3, 0.0])
+def test_a_model_that_is_heard_wholly_has_the_weight_of_one_that_need_not_agree_to_the_bit(alpha):
+    free, earned = (
+        learner_needing(needed).targets(state(needed and 1.0), numbers(alpha=alpha), KEY, seen(0, 1)).diagnostics
+        for needed in (None, 0.1)
+    )
+    np.testing.assert_array_equal(earned["alpha"], free["alpha"])
+
+
 def test_every_update_remembers_how_far_both_agreed_and_how_much_was_bootstrapped():
     """They agree on three of four samples; by chance on three too, for the model always takes the same action."""
     learner, hyper = learner_needing(0.1), numbers(alpha=0.2)

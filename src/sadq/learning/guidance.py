@@ -81,7 +81,8 @@ class Guidance:
         """The member's alpha, raised where its model has not earned to be heard."""
         if self.agreement is None or record is None:
             return alpha
-        return 1 - (1 - alpha) * record.heard(alpha, self.agreement)
+        # Exact at both ends: the base's target where nothing is heard, that of `alpha` itself where all is.
+        return alpha + (1 - alpha) * (1 - record.heard(alpha, self.agreement))
 
     def guide(self, base: Choice, advice: Advice, seen: Seen) -> tuple[Choice, Metrics, Record | None]:
         """The base's choices [B] mixed with the model's; what was measured, f32[B] each; what goes into the record."""
