@@ -31,6 +31,12 @@ def test_without_epsilon_what_is_meant_is_done(rule):
 
 
 @every_rule
+def test_without_epsilon_not_even_a_coin_of_zero_deviates(rule):
+    still = NOISE._replace(coin=jnp.zeros(LANES))
+    np.testing.assert_array_equal(act(by(rule), 0.0, noise=still), 1)
+
+
+@every_rule
 def test_illegal_actions_are_never_taken(rule):
     for epsilon in (0.0, 0.5, 1.0):
         assert set(act(by(rule), epsilon, MASK)) <= {0, 2}

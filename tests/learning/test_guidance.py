@@ -231,6 +231,22 @@ def test_rollouts_may_be_limited_to_the_best_legal_actions(all_scores, candidate
 # A model of features
 
 
+class NoisyModel(TableModel):
+    """Its reward is a draw."""
+
+    def step(self, context: jax.Array, action: jax.Array, key: jax.Array) -> Prediction:
+        return super().step(context, action, key)._replace(reward=jax.random.normal(key))
+
+
+def test_every_sample_s_bellman_error_has_its_own_draw():
+    """By the numbers of the samples, from 0 on, so that none of them depends on how many there are."""
+    model, seen = NoisyModel(MODEL.rewards, MODEL.successors, MODEL.continuation), happened(*STEPS)
+    guidance, asked = table_guidance(model, 2), advice(model)
+    drawn = [jax.random.normal(jax.random.fold_in(keys.purpose(KEY, "gate"), number)) for number in range(len(STEPS))]
+    known = table_guidance(MODEL, 2).bellman_error(advice(), seen) - np.array([2.0, 0.5, 1.0, 4.0, 7.0])
+    np.testing.assert_allclose(guidance.bellman_error(asked, seen), known + np.array(drawn), rtol=1e-5)
+
+
 class FeatureModel(TableModel):
     """Its states are the features of an encoder that doubles everything, and so are its predictions."""
 
