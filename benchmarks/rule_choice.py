@@ -46,7 +46,7 @@ FORMS = {
 LATE, SHARES = 0.85, (0.01, 0.02, 0.03, 0.05, 0.1, 0.5)
 """From which part of a run single greedy episodes are told, and which quantiles of their returns."""
 ACROBOT, BITFLIP = ("dqn", "dueling"), ("dueling", "c51")
-RANDOM = json.loads((ROOT / "results" / "rule.json").read_text())["random"]["acrobot"]["mean_return"]
+RANDOM = json.loads((ROOT / "results" / "rule" / "allowance.json").read_text())["random"]["acrobot"]["mean_return"]
 
 
 def fleets() -> list[str]:

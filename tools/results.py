@@ -12,8 +12,8 @@ from claims.figures import DRAWN, figure_of, rule_figure  # noqa: E402
 
 from sadq.errors import SadqError  # noqa: E402
 
+HEARING, ALLOWANCE = never_loses.RULES
 PAGE, FILES, FINDINGS, RULE_PAGE = "RESULTS.md", "results", "findings.md", "docs/rule.md"
-BEGIN, END = "<!-- rule:begin -->", "<!-- rule:end -->"
 
 
 def page(root: Path) -> str:
@@ -21,22 +21,33 @@ def page(root: Path) -> str:
     results = records.load(root / FILES)
     written = root / FILES / FINDINGS
     shown = [name for name, record in results.records.items() if name in DRAWN and record.places]
-    rule = document.rule_section(evidence) if (evidence := _evidence(root)) else ()
+    rule = document.rule_section(evidence) if (evidence := _evidence(root, HEARING)) else ()
     return document.document(results, written.read_text() if written.exists() else "", shown, rule)
 
 
 def rule_page(root: Path) -> str | None:
     """docs/rule.md as it should be: its tables made anew, its words kept; None where there is none."""
-    path, evidence = root / RULE_PAGE, _evidence(root)
-    if evidence is None or not path.exists():
-        return None
-    before, _, rest = path.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{never_loses.block(evidence)}\n{END}{after}"
+    path, earlier = root / RULE_PAGE, _evidence(root, ALLOWANCE)
+    text = path.read_text() if path.exists() else None
+    for name in never_loses.RULES:
+        evidence = _evidence(root, name)
+        if evidence is None or text is None:
+            return None
+        begin, end = marks(name)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        block = never_loses.block(evidence, earlier if name == HEARING else None)
+        text = f"{before}{begin}\n{block}\n{end}{after}"
+    return text
 
 
-def _evidence(root: Path) -> never_loses.Evidence | None:
-    path = root / FILES / records.RULE_FILE
+def marks(name: str) -> tuple[str, str]:
+    """Between which a rule's tables stand."""
+    return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+
+
+def _evidence(root: Path, name: str) -> never_loses.Evidence | None:
+    path = root / FILES / "rule" / f"{name}.json"
     return never_loses.load(path) if path.exists() else None
 
 
@@ -56,8 +67,9 @@ def main() -> None:
     for path, text in written.items():
         path.write_text(text)
     images = {name: figure_of(record) for name, record in records.load(options.root / FILES).records.items()}
-    if evidence := _evidence(options.root):
-        images["rule"] = rule_figure(evidence)
+    evidence, earlier = (_evidence(options.root, name) for name in (HEARING, ALLOWANCE))
+    if evidence and earlier:
+        images["rule"] = rule_figure(evidence, earlier)
     for name, image in images.items():
         if image:
             path = options.root / document.FIGURES / f"{name}.png"

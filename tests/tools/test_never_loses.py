@@ -12,12 +12,13 @@ sys.path[:0] = [str(ROOT / "tools"), str(Path(__file__).parent)]
 
 import rule as tool  # noqa: E402
 from claims import never_loses  # noqa: E402
-from claims.never_loses import AGENTS, BELOW, FORMS, HOLDS, NO_FLOOR, OPEN, PRESETS, Evidence  # noqa: E402
+from claims.never_loses import AGENTS, BELOW, HOLDS, NO_FLOOR, OPEN, RULE, RULES, Evidence, forms_of  # noqa: E402
 from synthetic_fleets import Course, write_fleet  # noqa: E402
 
 from sadq.errors import SadqError  # noqa: E402
 
 SEEDS = np.arange(12)
+FORMS = forms_of(RULE)
 
 
 def evidence(preset: str, base: float, literal: float, rule: np.ndarray | float, random: float = 0.0) -> Evidence:
@@ -130,10 +131,51 @@ def test_with_few_seeds_every_agent_s_pairs_count():
     assert found.presets == ["lunarlander"]
 
 
-def test_the_file_has_every_agent_on_every_native_preset():
-    found = never_loses.load(ROOT / "results" / "rule.json")
-    assert set(found.presets) >= set(PRESETS) - {"lunarlander"}
+def test_scores_of_runs_whose_folders_are_gone_are_cut_to_common_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr(tool, "PRESETS", ("acrobot", "bitflip"))
+    values = {"final_return": [1.0, 2.0, 3.0], "area_under_curve": [4.0, 5.0, 6.123456]}
+    origin = [{"commit": "c0ffee", "command": "fleets", "device": "cpu", "versions": {}, "fleets": 1}]
+    name = f"dqn+sadq-{RULE.replace(',', '-')}"
+    files = {
+        "study.json": {
+            "origins": [{"commit": "abc", "fleets": 7}],
+            "environments": [{"preset": "acrobot", "arms": [{"arm": "dqn", "members": {"seed": [0, 1, 2]} | values}]}],
+        },
+        "found.json": {
+            "fleets": {
+                f"acrobot/{name}": {"origin": origin, "scores": [{"seeds": [1, 2, 3]} | values]},
+                "acrobot/iqn": {"origin": [{"commit": "unused"}], "scores": [{"seeds": [1]} | values]},
+                f"bitflip/{name}": {"origin": [{"commit": "in the pool"}], "scores": [{"seeds": [1, 2, 3]} | values]},
+            }
+        },
+    }
+    for file, content in files.items():
+        (tmp_path / file).write_text(json.dumps(content))
+    stored = tool._stored([tmp_path / file for file in files], FORMS, {"bitflip"}, sources := [])
+    assert [(one["commit"], one["fleets"]) for one in sources] == [("abc", 7), ("c0ffee", 1)]
+    assert stored == {
+        ("acrobot", "dqn", "base"): {"seed": [1, 2], "area_under_curve": [5.0, 6.1235], "final_return": [2.0, 3.0]},
+        ("acrobot", "dqn", "rule"): {"seed": [1, 2], "area_under_curve": [4.0, 5.0], "final_return": [1.0, 2.0]},
+    }
+
+
+@pytest.mark.parametrize(("name", "least"), [("hearing", {"acrobot", "bitflip", "cartpole", "lunarlander"}),
+                                             ("allowance", {"acrobot", "bitflip", "cartpole", "ocloud"})])  # fmt: skip
+def test_the_files_have_every_agent_on_the_same_seeds(name, least):
+    found = never_loses.load(ROOT / "results" / "rule" / f"{name}.json")
+    assert found.data["rule"] == RULES[name] and set(found.presets) >= least
+    first = {"hearing": 200, "allowance": 0}[name]
     for preset in found.presets:
-        seeds = 5 if preset == "lunarlander" else 20
+        seeds = range(5) if preset == "lunarlander" else range(first, first + 20)
         for agent in AGENTS:
-            assert all(one["seed"] == list(range(seeds)) for one in found.data["scores"][preset][agent].values())
+            assert all(one["seed"] == [*seeds] for one in found.data["scores"][preset][agent].values())
+
+
+def test_seeds_of_two_rules_add_up_unless_they_are_the_same():
+    rule, earlier = (never_loses.load(ROOT / "results" / "rule" / f"{name}.json") for name in RULES)
+    both = rule.with_seeds_of(earlier, "bitflip")
+    alone = [one.gains("bitflip", "rule", "final_return").mean() for one in (rule, earlier)]
+    assert both.gains("bitflip", "rule", "final_return").shape == (5, 40)
+    assert both.gains("bitflip", "rule", "final_return").mean() == pytest.approx(np.mean(alone))
+    with pytest.raises(SadqError, match="same seeds of bitflip"):
+        rule.with_seeds_of(rule, "bitflip")

@@ -98,9 +98,9 @@ def rule_section(evidence: never_loses.Evidence) -> list[str]:
     """A rule of ours beside the paper's form."""
     return [
         "\n## The gain without the loss\n",
-        f"`{never_loses.RULE}` beside the paper's form, 20 seeds, {len(never_loses.AGENTS)} agents together "
-        f"({', '.join(f'`{agent}`' for agent in never_loses.AGENTS)}). The"
-        "\nrest, what is known of LunarLander and CityFlow, and what follows: [docs/rule.md](docs/rule.md).\n",
+        f"`{never_loses.RULE}` beside the paper's form, seeds that chose nothing (20, on LunarLander five),"
+        f"\n{len(never_loses.AGENTS)} agents together ({', '.join(f'`{agent}`' for agent in never_loses.AGENTS)}). The rest,"
+        "\nwhat is known of CityFlow, and what follows: [docs/rule.md](docs/rule.md).\n",
         *never_loses.kept_table(evidence),
         "",
         *never_loses.floor_table(evidence),

@@ -52,15 +52,20 @@ def figure_of(record: Record) -> bytes | None:
         return _png(draw(record))
 
 
-def rule_figure(evidence: Evidence) -> bytes:
-    """A PNG: by tenths of a run, how far base, paper's form and rule are above a random policy, and the rule's alpha."""
+def rule_figure(evidence: Evidence, earlier: Evidence) -> bytes:
+    """A PNG: by tenths of a run, how far base, paper's form and rule are above a random policy, and the rule's alpha.
+
+    Where the paper's form was not run on the rule's seeds, it is that of an `earlier` rule's.
+    """
     with matplotlib.rc_context(STYLE):
-        presets = evidence.presets
+        presets = [preset for preset in evidence.presets if evidence.data["course"][preset][AGENTS[0]]]
         figure, grid = _panels(2, len(presets), height=1.9)
         for column, preset in enumerate(presets):
             above, below = grid[0][column], grid[1][column]
             for form, (name, colour, dashes) in RULE_LINES.items():
                 found = [evidence.data["course"][preset][agent].get(form) for agent in AGENTS]
+                if None in found:
+                    found = [earlier.data["course"][preset][agent].get(form) for agent in AGENTS]
                 if None in found:
                     continue
                 tenths = (np.arange(len(found[0]["return"])) + 0.5) / len(found[0]["return"])

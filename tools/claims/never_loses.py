@@ -1,4 +1,4 @@
-"""Whether the rule that is meant never to lose keeps the paper's gain, and is nowhere below its base: results/rule.json."""
+"""Whether the rule meant never to lose keeps the gain and is nowhere below its base: results/rule/*.json."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from sadq.report import stats
 from sadq.report.stats import LIMITS, RESAMPLES, Estimate, generator_for, number
 
 FORMAT = 1
-RULE = "guidance.allowance=2"
+RULES = {"hearing": "guidance.allowance=2,guidance.agreement=0.1", "allowance": "guidance.allowance=2"}
+"""File in results/rule/ -> what the paper's form goes on with; the rule first, then what it was without its second half."""
+RULE = RULES["hearing"]
 PRESETS = ("acrobot", "bitflip", "cartpole", "ocloud", "lunarlander")
 AGENTS = ("dqn", "double", "dueling", "c51", "qrdqn")
-FORMS = {"base": "", "literal": "+sadq", "rule": f"+sadq:{RULE}"}
-"""What an agent's name goes on with."""
 MEASURES = {"area_under_curve": "area", "final_return": "final return"}
 TAKEN = ("acrobot", "dueling")
 """Where a run began with the models of another."""
@@ -29,7 +29,15 @@ FEWEST = 6
 KEPT = 0.95  # of the literal gain, what the rule is to keep
 ALLOWED = 0.05  # of what a base has learned over random, what the rule may lose
 
+BOTH = "bitflip"
+"""Where the two rules do the same, so that the seeds of both count."""
+
 HOLDS, BELOW, OPEN, NO_FLOOR = "holds", "does not hold", "not shown", "no floor: the base is below random"
+
+
+def forms_of(rule: str) -> dict[str, str]:
+    """What an agent's name goes on with: the base alone, the paper's form, and the rule."""
+    return {"base": "", "literal": "+sadq", "rule": f"+sadq:{rule}"}
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,18 @@ class Evidence:
     def random(self, preset: str) -> float:
         return self.data["random"][preset]["mean_return"]
 
+    def with_seeds_of(self, other: "Evidence", preset: str) -> "Evidence":
+        """One preset, with what was run for both: other seeds of the same forms."""
+
+        def joined(agent: str, form: str) -> dict[str, list[float]]:
+            pair = [one.data["scores"][preset][agent][form] for one in (self, other)]
+            if set(pair[0]["seed"]) & set(pair[1]["seed"]):
+                raise SadqError(f"Both rules were run on the same seeds of {preset}: these can't be added up.")
+            return {name: [*pair[0][name], *pair[1][name]] for name in pair[0]}
+
+        scores = {agent: {form: joined(agent, form) for form in forms_of(RULE)} for agent in AGENTS}
+        return Evidence({"scores": {preset: scores}, "random": self.data["random"]})
+
     def verdict(self, preset: str, measure: str) -> str:
         """Whether the rule is shown to lose less than it may."""
         learned, found = self.learned(preset, measure), self.pooled(preset, "rule", measure)
@@ -117,8 +137,9 @@ def difference(values: np.ndarray, *names: str) -> Estimate:
 
 def load(path: Path) -> Evidence:
     data = json.loads(path.read_text())
-    if data.get("format") != FORMAT or data.get("rule") != RULE:
-        raise SadqError(f"{path} is not of the rule {RULE} (format {FORMAT}): make it anew with python tools/rule.py.")
+    if data.get("format") != FORMAT or data.get("rule") not in RULES.values():
+        known = " or ".join(RULES.values())
+        raise SadqError(f"{path} is not of the rule {known} (format {FORMAT}): make it anew with python tools/rule.py.")
     return Evidence(data)
 
 
@@ -166,7 +187,7 @@ def agents_table(evidence: Evidence) -> list[str]:
         for agent in AGENTS:
             cells = [place_name(preset), f"`{agent}`"]
             for measure in MEASURES:
-                values = [evidence.values(preset, agent, form, measure) for form in FORMS]
+                values = [evidence.values(preset, agent, form, measure) for form in forms_of(RULE)]
                 means = [None if one is None else float(one.mean()) for one in values]
                 scale = max(abs(one) for one in means if one is not None)
                 cells.append(" / ".join("–" if one is None else number(one, scale=scale) for one in means))
@@ -228,14 +249,23 @@ def _scaled(values: Sequence[float]) -> list[str]:
     return [number(value, scale=scale) for value in values]
 
 
-def block(evidence: Evidence) -> str:
-    """All tables, as docs/rule.md has them."""
-    gained = model_gain(evidence)
-    told = ", ".join(f"{signed(one)} in the {name}" for name, one in gained.items() if name in PHASES)
+def together_line(evidence: Evidence, earlier: Evidence) -> list[str]:
+    """What is kept where both rules do the same, by the seeds of both."""
+    both = evidence.with_seeds_of(earlier, BOTH)
+    shares = {title: both.kept(BOTH, measure) for measure, title in MEASURES.items()}
+    told = " and ".join(f"{percent(one)} of the {title}" for title, one in shares.items() if one is not None)
+    seeds = next(one.count for one in shares.values() if one is not None)
+    return [f"{place_name(BOTH)}, with the seeds of the allowance alone as well, {seeds} in all: {told} is kept.\n"]
+
+
+def block(evidence: Evidence, earlier: Evidence | None = None) -> str:
+    """All tables, as docs/rule.md has them; with the seeds of an `earlier` rule where that did the same."""
     parts = [
         "**How much of the gain it keeps**, five agents together, where the paper's form gains at all:\n",
         *kept_table(evidence),
-        "\n**Whether it is below its base**, five agents together:\n",
+        "",
+        *(together_line(evidence, earlier) if earlier else []),
+        "**Whether it is below its base**, five agents together:\n",
         *floor_table(evidence),
         "",
         *cut_line(evidence),
@@ -243,8 +273,13 @@ def block(evidence: Evidence) -> str:
         *agents_table(evidence),
         f"\n**When**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
         *course_table(evidence, *TAKEN),
-        f"\n**A model that is right from the beginning**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
-        *taken_table(evidence),
-        f"\nThe taken model changes the paper's form by {told}.",
     ]
+    if "taken" in evidence.data:
+        gained = model_gain(evidence)
+        told = ", ".join(f"{signed(one)} in the {name}" for name, one in gained.items() if name in PHASES)
+        parts += [
+            f"\n**A model that is right from the beginning**, `{TAKEN[1]}` on {place_name(TAKEN[0])}:\n",
+            *taken_table(evidence),
+            f"\nThe taken model changes the paper's form by {told}.",
+        ]
     return "\n".join(parts)

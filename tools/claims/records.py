@@ -17,9 +17,6 @@ FORMAT = 2
 NOT_NEEDED = r" --(?:out|pool) FOLDER| --partial| --quiet| --json"
 """Options of a command that change nothing of its numbers."""
 
-RULE_FILE = "rule.json"
-"""Of `tools/rule.py`, beside the artefacts' records."""
-
 BySeed = dict[int, float]
 
 
@@ -198,7 +195,7 @@ class Results:
 def load(folder: Path) -> Results:
     """Everything below results/: ARTEFACT.json, and ARTEFACT-….json of presets that were run apart from it."""
     pieces: dict[str, list[Mapping[str, Any]]] = {}
-    for path in sorted(set(folder.glob("*.json")) - {folder / RULE_FILE}, key=lambda path: path.stem):
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         data = _read(path)
         name = data.get("artefact", path.stem)
         if data.get("format") != FORMAT or path.stem != name and not path.stem.startswith(f"{name}-"):
