@@ -19,7 +19,7 @@ from tiny_runs import TINY, copied
 from sadq.experiment.build import hyper_of, make_learner, resolve
 from sadq.fleet import devices
 from sadq.fleet.answers import LIGHT, evaluating
-from sadq.fleet.devices import Placement, Program
+from sadq.fleet.devices import LEVEL, Placement, Program
 from sadq.networks import Dense
 from small_fleets import scan_fleet
 from tiny import config, difference
@@ -46,7 +46,7 @@ class Compiler:
     """Stands in for a program that is yet to be compiled, and notes for what."""
 
     def __init__(self, fails=False):
-        self.asked, self.fails = [], fails
+        self.asked, self.fails, self.options = [], fails, None
 
     def lower(self, *arguments):
         self.asked.append(arguments)
@@ -54,7 +54,8 @@ class Compiler:
             raise ValueError("too large")
         return self
 
-    def compile(self):
+    def compile(self, compiler_options=None):
+        self.options = compiler_options
         return lambda *arguments: arguments
 
 
@@ -84,6 +85,24 @@ def test_what_cannot_be_compiled_ahead_fails_where_it_is_called():
     with pytest.raises(ValueError, match="too large"):
         program(1)
     assert len(program._program.asked) == 2
+
+
+@pytest.fixture
+def optimising():
+    """Switches what JAX itself knows of how hard compilers try."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    yield lambda wanted: jax.config.update("jax_disable_most_optimizations", not wanted)
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted", "options"), [("", True, {LEVEL: 2}), (f"--{LEVEL}=1", True, None), ("", False, None)]
+)
+def test_on_a_cpu_compilers_try_less_hard_unless_someone_chose(monkeypatch, optimising, flags, wanted, options):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    optimising(wanted)
+    program = Program(compiler := Compiler(), lambda seconds: None)
+    assert program(1) == (1,) and compiler.options == options
 
 
 def test_few_multiplications_beside_training_are_left_to_the_host():
