@@ -69,6 +69,8 @@ def test_settings():
         {"noop_max": 1.5},
         {"fire_on_reset": 1},
         {"max_frames": 0},
+        {"max_frames": 2**31},
+        {"noop_max": 2**31},
         {"sticky": 1.0},
         {"skip": 4},
         {"actions": 19},

@@ -17,6 +17,8 @@ SIZE = 84
 """Rows and columns of a picture."""
 MOST_ACTIONS = 18
 """That the joystick and its button make together: no game has more."""
+MOST_FRAMES = 2**31 - 1
+"""That ALE can count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +56,12 @@ class AtariSpec:
             )
         for game in self.games:
             games.find(game)
-        if not _whole(self.noop_max) or self.noop_max < 0:
-            self._refuse("noop_max", "a whole number of frames from 0 on")
+        for setting, least in (("noop_max", 0), ("max_frames", 1)):
+            frames = getattr(self, setting)
+            if not _whole(frames) or not least <= frames <= MOST_FRAMES:
+                self._refuse(setting, f"a whole number of frames from {least} to {MOST_FRAMES:,}")
         if not isinstance(self.fire_on_reset, bool):
             self._refuse("fire_on_reset", "true or false")
-        if not _whole(self.max_frames) or self.max_frames < 1:
-            self._refuse("max_frames", "a whole number of frames from 1 on")
         if isinstance(self.sticky, bool) or not isinstance(self.sticky, int | float) or not 0 <= self.sticky < 1:
             self._refuse("sticky", "a probability from 0 to below 1")
         most = max(self.action_counts.values())
