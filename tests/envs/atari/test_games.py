@@ -100,6 +100,17 @@ def test_without_the_extra_a_game_says_what_to_install(monkeypatch):
         make("atari/Pong")
 
 
+def test_a_game_without_its_rom_is_refused(monkeypatch, tmp_path):
+    """Before anything is played, or even written: a folder of ROMs may lack it, hold another one, or not be there."""
+    pytest.importorskip("ale_py", reason="Atari games need sadq[atari]")
+    (tmp_path / "pong.bin").write_bytes(b"another game")
+    for folder, name in ((tmp_path, "atari/Breakout"), (tmp_path, "atari/Pong"), (tmp_path / "no", "atari/Pong")):
+        monkeypatch.setenv("ALE_ROMS_DIR", str(folder))
+        with pytest.raises(SadqError, match=r"the ROM of (breakout|pong) cannot be had.*ALE_ROMS_DIR") as refused:
+            make(name)
+        assert "\n" not in str(refused.value)
+
+
 def test_the_table_needs_neither_ale_nor_jax():
     code = "import sys, sadq.envs.atari.games; sys.exit(bool({'jax', 'ale_py'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -84,8 +84,15 @@ def plain_interface() -> Any:
 
 
 def rom_path(rom: str) -> Any:
-    """Where ale-py keeps a game."""
-    return _ale().roms.get_rom_path(rom)
+    """Where ale-py keeps a game, which it has looked at."""
+    roms = _ale().roms
+    try:
+        return roms.get_rom_path(rom)
+    except OSError as error:
+        raise SadqError(
+            f"the ROM of {rom} cannot be had from ale-py ({' '.join(str(error).split())}): install ale-py anew, or leave "
+            "ALE_ROMS_DIR out of the environment's variables."
+        ) from error
 
 
 def _ale() -> Any:

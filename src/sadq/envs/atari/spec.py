@@ -75,7 +75,8 @@ class AtariSpec:
         if unknown := sorted(settings.keys() - set(known)):
             raise SadqError(f"{name} has no setting {', '.join(unknown)}, expected {', '.join(known)}: choose those.")
         spec = cls(tuple(game.strip() for game in re.split("[,+]", name.removeprefix(PREFIX))), **settings)
-        games.vector_environment()
+        for game in spec.games:  # while nothing was written that would be of no use
+            games.rom_path(games.find(game).rom)
         return spec
 
     @property
