@@ -106,7 +106,9 @@ def make(environment: Any, host: bool = False, settings: Mapping[str, Any] | Non
 
 def _named(name: str, host: bool, settings: dict[str, Any]) -> Environment | HostSpec:
     if name.startswith(atari.PREFIX) and name not in _FACTORIES:
-        return make(AtariSpec.named(name, settings))
+        games = AtariSpec.named(name, settings)
+        games.check_playable()
+        return make(games)
     if host or name.startswith(HOST_PREFIX):
         return _from_gymnasium(name.removeprefix(HOST_PREFIX), True, settings)
     if name in _FACTORIES:

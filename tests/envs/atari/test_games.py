@@ -98,6 +98,7 @@ def test_without_the_extra_a_game_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ale_py.vector_env", None)
     with pytest.raises(SadqError, match=r'pip install "sadq\[atari\]"'):
         make("atari/Pong")
+    assert AtariSpec.named("atari/Pong", {}).action_count == 6, "what a saved agent acts by needs no emulator"
 
 
 def test_a_game_without_its_rom_is_refused(monkeypatch, tmp_path):

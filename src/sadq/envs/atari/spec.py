@@ -74,10 +74,12 @@ class AtariSpec:
         known = [field.name for field in dataclasses.fields(cls) if field.name != "games"]
         if unknown := sorted(settings.keys() - set(known)):
             raise SadqError(f"{name} has no setting {', '.join(unknown)}, expected {', '.join(known)}: choose those.")
-        spec = cls(tuple(game.strip() for game in re.split("[,+]", name.removeprefix(PREFIX))), **settings)
-        for game in spec.games:  # while nothing was written that would be of no use
+        return cls(tuple(game.strip() for game in re.split("[,+]", name.removeprefix(PREFIX))), **settings)
+
+    def check_playable(self) -> None:
+        """Refuse games that cannot be played here, while nothing was written that would be of no use."""
+        for game in self.games:
             games.rom_path(games.find(game).rom)
-        return spec
 
     @property
     def name(self) -> str:
