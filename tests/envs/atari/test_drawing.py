@@ -70,6 +70,18 @@ def test_a_picture_is_of_the_moment_at_which_the_model_objects_most():
         np.testing.assert_array_equal(colours(picture), colours(expected))
 
 
+def test_actions_that_were_no_candidates_have_no_score():
+    """The scores of the others have the bars that they would have alone."""
+    some = moment(0, scores=(-np.inf, 1.1, -np.inf, 1.5))
+    painter = Painter([some], "Breakout", NAMES)
+    picture = colours(painter.picture(some))
+    left = painter._table + 124 + 130 + 56  # of the column of scores
+    rows = [picture[56 + 22 * row : 56 + 22 * (row + 1), left : left + 130] for row in range(4)]
+    lengths = [np.count_nonzero((row[8] == ORANGE).all(axis=-1)) for row in rows]
+    assert lengths[0] == lengths[2] == 0 < lengths[1] < lengths[3]
+    assert draw([some, some], "Breakout", NAMES, ".gif")
+
+
 def test_frames_are_red_where_an_action_makes_them_brighter():
     frames = moment(0).advised.frames
     mean = frames.mean(axis=0)

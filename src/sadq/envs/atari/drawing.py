@@ -27,7 +27,7 @@ FONT = "fonts/ttf/DejaVuSans.ttf"  # among Matplotlib's data; Pillow's own has n
 class Advised(NamedTuple):
     """What SADQ compares at a moment."""
 
-    scores: np.ndarray  # f32[A]
+    scores: np.ndarray  # f32[A]; -inf: of an action that was no candidate
     action: int  # the model's choice
     frames: np.ndarray | None  # f32[A, 84, 84] in [0, 1]: the newest frame after each action; None: it predicts none
 
@@ -88,7 +88,7 @@ class Painter:
         # Bars are as long as the action is better than the worst one: as a share of the most that is ever at stake.
         self._most = max(1e-6, *(float(np.ptp(one.values)) for one in moments))
         if self.advised:
-            self._most = max(self._most, *(float(np.ptp(one.advised.scores)) for one in moments if one.advised))
+            self._most = max(self._most, *(float(np.ptp(_scored(one.advised))) for one in moments if one.advised))
         self._zoom = 2 if len(names) <= 6 else 1
         self._across = 0 if not expected else 6 if self._zoom == 1 else 3 if len(names) > 4 else 2
         self._cell = (SIZE * self._zoom + 12, SIZE * self._zoom + 12 + 2 * LARGE)
@@ -119,7 +119,7 @@ class Painter:
         left = self._table + NAMES
         sets = [("Q(s, a)", moment.values, BLUE)]
         if moment.advised is not None:
-            sets.append(("r + γ max Q one step on", moment.advised.scores, ORANGE))
+            sets.append(("r + γ max Q one step on", _scored(moment.advised), ORANGE))
         for number, (name, values, colour) in enumerate(sets):
             place = left + number * (BARS + NUMBERS)
             pen.text((place, 10), name, colour, self._large)
@@ -135,8 +135,11 @@ class Painter:
                 pen.rectangle((self._table - 4, top - 2, self._grid - 2 * MARGIN, top + ROW - 4), (235, 245, 240))
             pen.text((self._table, top), name, INK, self._large)
             for number, (values, best, colour, mark) in enumerate(sets):
+                if not np.isfinite(values[action]):
+                    continue
                 left = self._table + NAMES + number * (BARS + NUMBERS)
-                length = round((BARS - 24) * (float(values[action]) - float(values.min())) / self._most)
+                least = float(values[np.isfinite(values)].min())
+                length = round((BARS - 24) * (float(values[action]) - least) / self._most)
                 pen.rectangle((left, top + 3, left + max(1, length), top + ROW - 8), colour)
                 if action == best:
                     pen.text((left + length + 6, top - 1), mark, colour, self._large)
@@ -161,7 +164,8 @@ class Painter:
                 box = (left + edge, top + edge, left + side + 5 - edge, top + side + 5 - edge)
                 pen.rectangle(box, None, colour, width=2)
             pen.text((left + 3, top + side + 8), name, INK, self._small)
-            told = [(f"{advised.scores[action]:.3f}", FAINT), *marks]
+            score = float(advised.scores[action])
+            told = [(f"{score:.3f}" if np.isfinite(score) else "no candidate", FAINT), *marks]
             for number, (word, colour) in enumerate(told):
                 pen.text(
                     (left + 3 + 18 * number + 20 * (number > 0), top + side + 8 + LARGE), word, colour, self._small
@@ -169,6 +173,11 @@ class Painter:
 
     def _marks(self, moment: Moment, advised: Advised) -> tuple[tuple[str, int, tuple[int, int, int]], ...]:
         return ("a*", moment.greedy, BLUE), ("â", advised.action, ORANGE)
+
+
+def _scored(advised: Advised) -> np.ndarray:
+    """The scores of the actions that have one."""
+    return advised.scores[np.isfinite(advised.scores)]
 
 
 def _tinted(frame: np.ndarray, mean: np.ndarray) -> np.ndarray:
