@@ -214,3 +214,5 @@ def test_members_are_summed_up_together():
     assert (found["members"], found["states"], found["actions"]) == (2, 2, 2)
     assert found["disagree"]["mean"] == 0.5 and found["score_error"]["mean"] == 0.5
     assert found["with_ends"]["model_regret"] == {"mean": 0.5, "low": 0.0, "high": 1.0}
+    few = one._replace(scores=np.array([[-np.inf, 1.25]]))
+    assert summary([few, few])["score_error"]["mean"] == 0.25, "of the candidates"

@@ -49,7 +49,7 @@ class Truth(eqx.Module):
 class Ranked(NamedTuple):
     """What was found at N states of one member; A are the actions that its game has."""
 
-    scores: np.ndarray  # f32[N, A]: the model's
+    scores: np.ndarray  # f32[N, A]: the model's; -inf: of an action that was no candidate
     truth: np.ndarray  # f32[N, A]: of what really follows, by the formula that the model's are made with
     with_ends: np.ndarray  # f32[N, A]: and without a future where the episode ends
     advised: np.ndarray  # i32[N]: the model's choice
@@ -118,7 +118,8 @@ def summary(parts: list[Ranked], seed: int = 0) -> dict[str, Any]:
         numbers = measured(truth, joined.advised, joined.greedy)
         found[name] = {what: interval(values, groups, seed) for what, values in numbers.items()}
     apart = joined.advised != joined.greedy
-    error = np.abs(joined.scores - joined.truth).mean(axis=1)
+    rolled = np.isfinite(joined.scores)  # what is no candidate has no score
+    error = np.abs(joined.scores - joined.truth).mean(axis=1, where=rolled)
     found["disagree"] = interval(apart * 1.0, groups, seed)
     found["score_error"] = interval(error, groups, seed)
     return found
