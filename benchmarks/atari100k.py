@@ -124,6 +124,8 @@ def main() -> None:
         else:
             say(f"  stopped at step {experiment.step:,}, to be gone on with")
         experiment.close()
+        if experiment.interrupted is not None:
+            break  # who stops this run stops those after it
 
 
 if __name__ == "__main__":
