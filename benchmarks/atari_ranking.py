@@ -92,8 +92,8 @@ def told(row: dict[str, Any]) -> str:
     return f"  {row['game']} at {row['step']:,}: among the best {agree}; regret {regret}; {row['seconds']} s"
 
 
-def trained(options: argparse.Namespace, variant: str, add: Any) -> None:
-    """Train a variant's fleet, and rank at its points."""
+def trained(options: argparse.Namespace, variant: str, add: Any) -> bool:
+    """Train a variant's fleet, and rank at its points; whether it came to its end."""
     experiment = create(config_of(options, variant), None)
     say(f"{variant}: {experiment.describe()}")
     experiment.begin()
@@ -107,8 +107,9 @@ def trained(options: argparse.Namespace, variant: str, add: Any) -> None:
                 due.pop(0)
             add(variant, points.rows(experiment.state, progress.step))
 
-    experiment.run(rank)
+    finished = experiment.run(rank)
     experiment.close()
+    return finished
 
 
 def of_run(options: argparse.Namespace, add: Any) -> None:
@@ -156,7 +157,8 @@ def main() -> None:
         of_run(options, add)
     else:
         for variant in options.variants:
-            trained(options, variant, add)
+            if not trained(options, variant, add):
+                break  # who stops this variant stops those after it
     print(json.dumps({"out": str(options.out), "rows": len(rows)}))
 
 
