@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from sadq.agents import AGENTS, REFUSALS, AgentSpec
 from sadq.axes import AXES
+from sadq.core.bootstrap import Greedy
 from sadq.core.ensembles import Agreement
 from sadq.core.optimisers import RMSprop
 from sadq.dynamics.gaussian import Gaussian
@@ -18,6 +21,7 @@ from sadq.errors import SadqError
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.presets import PRESETS, preset
 from sadq.experiment.records import from_json, to_json
+from sadq.experiment.run import create
 from sadq.exploration import Behaviour, Best, Counteractive, EpsilonZ, RandomAction, Thompson, UpperConfidence
 from sadq.networks import Bayesian, Categorical, Dense, Fraction, Implicit, Quantile, Scalar
 from sadq.replay.samplers import Prioritised, Uniform
@@ -116,6 +120,39 @@ def test_a_users_own_choices_survive_json(own_entries):
     assert data["exploration"]["intended"] == {"kind": "ucb", "width": 2.0}
     assert data["head"]["model"] == "not a choice"
     assert from_json(Config, data) == config
+
+
+@pytest.fixture
+def own_rule(own_entries) -> type:
+    @AXES["bootstrap"].register("mixed")
+    @dataclass(frozen=True)
+    class Mixed(Greedy):
+        pair: tuple[int, float] = (1, 0.5)
+        named: tuple[str, int, bool] = ("a", 1, True)
+        bare: tuple = ()
+        anything: Any = None
+
+    return Mixed
+
+
+def test_a_users_tuple_has_a_type_for_every_place(own_rule):
+    config = changed(SOUND, {"bootstrap": own_rule((2, 2.5), ("b", 3, False), (1, "c"))})
+    data = stored(config)
+    assert from_json(Config, data) == config
+    data["bootstrap"]["pair"] = [2, 2.5, 3]
+    with pytest.raises(SadqError, match=r"config.bootstrap.pair has 3 entries, expected 2\."):
+        from_json(Config, data)
+
+
+@pytest.mark.parametrize(
+    "setting", [math.inf, math.nan, math.sqrt, Path("here"), np.ones(2), {1, 2}, {"a": [math.inf]}]
+)
+def test_a_setting_that_no_json_can_hold_is_refused_before_anything_is_made(own_rule, setting, tmp_path):
+    config = changed(SOUND, {"bootstrap": own_rule(anything=setting)})
+    for out in (None, tmp_path / "run"):
+        with pytest.raises(SadqError, match="^anything = .* cannot be written into a config.json: expected finite"):
+            create(config, out)
+    assert not list(tmp_path.iterdir())
 
 
 def test_whole_numbers_in_json_serve_as_floats():

@@ -2,13 +2,14 @@
 
 import contextlib
 import dataclasses
+import json
 import types
 import typing
 from typing import Any, Literal
 
 from sadq.axes import AXES, axis_of
 from sadq.errors import SadqError
-from sadq.registry import default_of
+from sadq.registry import default_of, shown
 
 
 def to_json(value: Any, name: str = "") -> Any:
@@ -16,6 +17,11 @@ def to_json(value: Any, name: str = "") -> Any:
     if isinstance(value, tuple):
         return [to_json(entry, name) for entry in value]
     if not dataclasses.is_dataclass(value):
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            expected = "expected finite numbers, texts, booleans, None, tuples and frozen dataclasses of these"
+            raise SadqError(f"{name} = {shown(value)} cannot be written into a config.json: {expected}.") from None
         return value
     kind: dict[str, Any] = {}
     if name == "adjusted":
@@ -53,9 +59,11 @@ def from_json(kind: Any, data: Any, where: str = "config", filled: list[str] | N
                 filled += found
                 return value
         return from_json(options[0], data, where)  # what fits none is refused as the first refuses it
-    if origin is tuple:
+    if tuple in (origin, kind):
         _check(isinstance(data, list), f"{where} is {data!r}, expected a list.")
-        return tuple(from_json(options[0], entry, where, filled) for entry in data)
+        kinds = options if options and ... not in options else [*options[:1], Any][:1] * len(data)
+        _check(len(kinds) == len(data), f"{where} has {len(data)} entries, expected {len(kinds)}.")
+        return tuple(from_json(each, entry, where, filled) for each, entry in zip(kinds, data, strict=True))
     if origin is Literal:
         _check(data in options, f"{where} is {data!r}, expected one of {options}.")
         return data

@@ -22,6 +22,7 @@ from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
 from sadq.experiment.ranges import of_earlier_version, settled
+from sadq.experiment.records import to_json
 from sadq.experiment.results import diverged_at, member_result, metric_rows, told_of_diverging, trained_seconds
 from sadq.experiment.stored import (
     LEARNED,
@@ -327,6 +328,7 @@ def create(
     if environment is not None:
         config = replace(config, environment=resolved.name)
     config, said = settled(config, resolved)
+    to_json(config)  # what cannot be written is refused before it was trained with
     learner = make_learner(config, resolved)
     check_memory(learner, hyper_of(config))
     if config.model_from is not None:
