@@ -29,6 +29,7 @@ from sadq.experiment.config import Config
 from sadq.experiment.folder import FORMAT
 from sadq.experiment.presets import agent_fields, preset
 from sadq.experiment.records import to_json
+from sadq.exploration import Rule
 from sadq.registry import Axis
 from sadq.studies.arms import parse_arms
 from sadq.studies.reproduce import plan
@@ -148,7 +149,7 @@ def test_the_table_follows_from_the_registries(generator, monkeypatch):
 
     @AXES["deviation"].register("sideways")
     @dataclasses.dataclass(frozen=True)
-    class Sideways:
+    class Sideways(Rule):
         """A user's own."""
 
     with mock.patch.dict(AGENTS, crab=AgentSpec("scalar", deviation="sideways", source="Nobody, 2030")):

@@ -104,6 +104,36 @@ def test_what_cannot_be_registered_is_refused(axis, name, entry, sentence):
     assert list(axis) == ["small", "needy"]
 
 
+def test_what_lacks_a_part_that_its_axis_asks_for_is_refused():
+    made = Axis("shade", "how dark", "size", "__call__", "mixed")
+    expected = "without __call__, mixed, which every shade has: add them."
+    with pytest.raises(SadqError, match=f"^shade small cannot be registered {expected}$"):
+        made.register("small")(Small)
+    whole = dataclasses.make_dataclass("Whole", [("size", int)], frozen=True, namespace={"__call__": len})
+    with pytest.raises(SadqError, match="without mixed, which every shade has: add it."):
+        made.register("whole")(whole)
+    heir = dataclasses.make_dataclass("Heir", [], bases=(whole,), frozen=True, namespace={"mixed": 1.0})
+    assert made.register("heir")(heir) is heir and list(made) == ["heir"]
+
+
+def test_every_built_in_axis_says_what_it_asks_for():
+    assert all(axis.asks for axis in AXES.values())
+    lacking = dataclasses.make_dataclass("Lacking", [], frozen=True)
+    for axis in AXES.values():
+        with pytest.raises(SadqError, match=f"without {', '.join(axis.asks)}, which every {axis.name} has"):
+            axis.register("lacking")(lacking)
+
+
+def test_a_class_of_the_same_name_from_another_module_replaces_nothing(axis):
+    other = dataclasses.make_dataclass("Small", [], frozen=True)
+    other.__qualname__, other.__module__ = Small.__qualname__, "my_module"
+    with pytest.raises(SadqError, match="colour small is registered already: choose another name, or replace=True."):
+        axis.register("small")(other)
+    assert axis.entry("small") is Small
+    axis.register("small", replace=True)(other)
+    assert axis.entry("small") is other
+
+
 def test_an_entry_replaces_itself_as_after_a_reload_and_others_when_asked(axis):
     again = type("Small", (), {"__qualname__": Small.__qualname__, "__annotations__": {}})
     again = dataclasses.dataclass(frozen=True)(again)

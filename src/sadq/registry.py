@@ -20,8 +20,9 @@ from sadq.errors import SadqError
 class Axis:
     """The entries of one axis by name."""
 
-    def __init__(self, name: str, meaning: str):
-        self.name, self.meaning = name, meaning
+    def __init__(self, name: str, meaning: str, *asks: str):
+        """`asks` are the methods and numbers that every entry must have."""
+        self.name, self.meaning, self.asks = name, meaning, asks
         self._entries: dict[str, type] = {}
 
     def register(self, name: str, replace: bool = False) -> Callable[[type], type]:
@@ -35,8 +36,14 @@ class Axis:
             if not isinstance(entry, type) or parameters is None or not parameters.frozen:
                 expected = "expected a frozen dataclass: its fields are the entry's settings"
                 raise SadqError(f"{self.name} {name} was registered with {shown(entry)}, {expected}.")
+            has = {part for kind in entry.__mro__ for part in vars(kind)}
+            has |= {field.name for field in dataclasses.fields(entry)}
+            if lacking := [part for part in self.asks if part not in has]:
+                expected = f"which every {self.name} has: add {'it' if len(lacking) == 1 else 'them'}"
+                raise SadqError(f"{self.name} {name} cannot be registered without {', '.join(lacking)}, {expected}.")
             # The same class again, as after a reload of its module, replaces itself.
-            if not replace and self._entries.get(name, entry).__qualname__ != entry.__qualname__:
+            known = self._entries.get(name, entry)
+            if not replace and (known.__module__, known.__qualname__) != (entry.__module__, entry.__qualname__):
                 raise SadqError(f"{self.name} {name} is registered already: choose another name, or replace=True.")
             self._entries[name] = typed(entry)
             return entry

@@ -242,6 +242,7 @@ from dataclasses import dataclass
 from sadq import AgentSpec, register_agent
 from sadq.axes import EXPLORATIONS, HEADS
 from sadq.exploration import Behaviour
+from sadq.networks import Scalar
 
 
 @HEADS.register("NAME")
@@ -251,6 +252,8 @@ class Mine:
 
     atoms: int = 3
     """How many of something."""
+
+    build = Scalar.build
 
 
 @EXPLORATIONS.register("NAME")

@@ -60,6 +60,8 @@ def own_entries(monkeypatch):
         anything: Any = None
         model: str = "not a choice"
 
+        build = Scalar.build
+
     @AXES["exploration"].register("whole")
     @dataclass(frozen=True)
     class Whole(Behaviour):
@@ -218,6 +220,8 @@ def test_json_without_a_field_that_has_no_default_is_refused_by_name(own_entries
     @dataclass(frozen=True)
     class Demanding:
         width: int
+
+        build = Scalar.build
 
     with pytest.raises(SadqError, match="config.head lacks the field 'width', which has no default"):
         from_json(Config, stored(SOUND) | {"head": {"kind": "demanding"}})

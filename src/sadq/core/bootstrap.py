@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from sadq.registry import Axis
 from sadq.types import Array, Mask
 
-BOOTSTRAPS = Axis("bootstrap", "which next action a target is formed from")
+BOOTSTRAPS = Axis("bootstrap", "which next action a target is formed from", "__call__")
 
 
 class Choice(NamedTuple):

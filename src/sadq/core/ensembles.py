@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from sadq.registry import Axis, at_least, not_negative, require
 from sadq.types import Array
 
-ENSEMBLES = Axis("ensemble", "networks that learn side by side from one replay")
+ENSEMBLES = Axis("ensemble", "networks that learn side by side from one replay", "size", "bootstrap_share", "weights")
 
 
 @ENSEMBLES.register("single")

@@ -15,7 +15,7 @@ from sadq.core.bootstrap import Choice, best_action, legal_values
 from sadq.registry import Axis, not_negative, positive
 from sadq.types import Array, Mask
 
-GATES = Axis("gate", "how far the model is trusted")
+GATES = Axis("gate", "how far the model is trusted", "__call__", "uses_error")
 
 SMALLEST = 1e-30
 """Instead of what may be zero below a fraction line."""

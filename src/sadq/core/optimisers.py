@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from sadq.registry import Axis, not_negative, positive, require
 from sadq.types import Array
 
-OPTIMISERS = Axis("optimiser", "what a gradient does to the parameters")
+OPTIMISERS = Axis("optimiser", "what a gradient does to the parameters", "move")
 
 
 class Moving(NamedTuple):

@@ -43,7 +43,7 @@ def model_update_credit(
     return due, jnp.where(due, earned - 1, earned)
 
 
-PACINGS = Axis("pacing", "which of its slots a model update takes")
+PACINGS = Axis("pacing", "which of its slots a model update takes", "init", "due", "told")
 
 
 class Credit(NamedTuple):

@@ -8,7 +8,7 @@ from sadq.networks.precision import Compute
 from sadq.registry import Axis
 from sadq.types import Array, Key, Metrics, PyTree, Transition
 
-MODELS = Axis("model", "the learned one-step model that guides a SADQ target")
+MODELS = Axis("model", "the learned one-step model that guides a SADQ target", "build")
 
 Space = Literal["observation", "features"]
 

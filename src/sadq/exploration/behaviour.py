@@ -10,7 +10,9 @@ from sadq.networks.network import Network
 from sadq.registry import Axis
 from sadq.types import Array, Key, PyTree
 
-EXPLORATIONS = Axis("exploration", "a whole behaviour, in place of an intention and a deviation")
+EXPLORATIONS = Axis(
+    "exploration", "a whole behaviour, in place of an intention and a deviation", "init", "begin", "act"
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sadq.networks.network import Network
 from sadq.registry import Axis, at_least, not_negative
 from sadq.types import Array, Key, PyTree
 
-DEVIATIONS = Axis("deviation", "what happens with probability epsilon instead")
+DEVIATIONS = Axis("deviation", "what happens with probability epsilon instead", "init", "begin", "act")
 
 
 @DEVIATIONS.register("never")

@@ -14,7 +14,7 @@ from sadq.networks.network import Network, first_network
 from sadq.registry import Axis, at_least, not_negative
 from sadq.types import Array, Key, PyTree
 
-INTENTIONS = Axis("intended", "which action is meant")
+INTENTIONS = Axis("intended", "which action is meant", "init", "begin", "act")
 
 
 @INTENTIONS.register("best")

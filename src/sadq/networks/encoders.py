@@ -19,7 +19,7 @@ from sadq.networks.layers import Linear
 from sadq.registry import Axis, at_least, layer_sizes, require
 from sadq.types import Array, Key
 
-ENCODERS = Axis("encoder", "how an observation becomes features")
+ENCODERS = Axis("encoder", "how an observation becomes features", "build")
 
 
 @ENCODERS.register("dense")

@@ -20,7 +20,7 @@ from sadq.networks.stream import ActionStream, HeadShape
 from sadq.registry import Axis, at_least, not_negative, one_of, positive, require
 from sadq.types import Array, Key, Mask, PyTree, TransitionSequence
 
-HEADS = Axis("head", "what the network predicts for every action")
+HEADS = Axis("head", "what the network predicts for every action", "build")
 
 
 class Mover(enum.Enum):

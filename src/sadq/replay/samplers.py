@@ -11,7 +11,7 @@ from sadq.registry import Axis, share
 from sadq.replay.store import Store
 from sadq.types import Array, Key, PyTree
 
-REPLAYS = Axis("replay", "how batches are drawn")
+REPLAYS = Axis("replay", "how batches are drawn", "sampler")
 
 
 class Drawn(NamedTuple):
