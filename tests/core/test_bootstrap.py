@@ -164,6 +164,11 @@ def test_alpha_one_is_bit_equal_to_the_base(kind: str, base):
     assert np.any(batch(jnp.float32(0.2))[0] != batch(None)[0])
 
 
+def test_the_heaviest_action_is_the_first_of_those_with_the_largest_weight():
+    choice = Choice(jnp.array([[3, 1, 2], [0, 4, 2]]), jnp.array([[0.2, 0.4, 0.4], [0.5, 0.3, 0.2]]))
+    assert choice.heaviest.tolist() == jax.vmap(lambda one: one.heaviest)(choice).tolist() == [1, 0]
+
+
 @jax.jit
 def greedy_and_mixed(target: jax.Array, scores: jax.Array, mask: jax.Array, alpha: jax.Array) -> jax.Array:
     returns = ScalarReturn(target)

@@ -102,6 +102,22 @@ def test_a_margin_looks_at_legal_actions_only():
         np.testing.assert_allclose(BatchReliability(margin=margin)(*told), [expected, 1.0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("gate", [sample_reliability, BatchReliability(slope=4.0, margin=0.4)])
+def test_a_base_whose_own_action_was_not_rolled_out_is_left_alone(gate):
+    """Of the first sample that is action 1, as where another network prefers what this one thinks little of."""
+    few = jnp.array([[3.0, -jnp.inf, 0.0], [3.0, -jnp.inf, 0.0]])
+    base = Choice(jnp.array([[1], [2]]), jnp.ones((2, 1)))
+    np.testing.assert_allclose(gate(ALPHA, base, TARGET_Q, few, jnp.zeros(2)), [1.0, ALPHA])
+
+
+def test_an_action_without_weight_does_not_matter_to_a_base_of_several():
+    """Both are worth 0.75 * 3 + 0.25 * 0, by which the model's falls behind by no more than 0.75."""
+    base = Choice(jnp.array([[0, 2, 1]] * 2), jnp.array([[0.75, 0.25, 0.0]] * 2))
+    few = jnp.array([[3.0, -jnp.inf, 0.0]] * 2)
+    for error, expected in ((0.7, ALPHA), (0.8, 1.0)):
+        np.testing.assert_allclose(sample_reliability(ALPHA, base, TARGET_Q, few, jnp.full(2, error)), [expected] * 2)
+
+
 WRONG = [
     "batch.slope=0",
     "batch.slope=-1",

@@ -1,6 +1,7 @@
 """SADQ's advice by hand: the model's Bellman error, its scores, what a gate makes of both, and whose space a model is in."""
 
 import functools
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -21,10 +22,11 @@ from tables import (
 )
 
 from sadq import keys
-from sadq.core.bootstrap import Double
+from sadq.core.bootstrap import Choice, Double
 from sadq.core.gates import BatchReliability, Fixed, SampleReliability
 from sadq.core.rollout import Prediction
 from sadq.dynamics import Gaussian, ModelShape
+from sadq.errors import SadqError
 from sadq.learning.guidance import Advice, Seen
 from sadq.learning.legal import every_action, legal_actions
 from sadq.learning.model_updates import model_update
@@ -61,6 +63,25 @@ def happened(*steps: tuple[int, int, float, int, bool], masked: bool = False) ->
     discount = jnp.where(terminal, 0.0, 0.5)
     batch = Batch(before, actions, rewards.astype(jnp.float32), after, discount, *masks)
     return Seen(batch, Transition(before, actions, batch.reward, after, terminal, off, *masks), terminal)
+
+
+@dataclass(frozen=True)
+class Careless:
+    """A gate that gives whatever it is made with."""
+
+    weights: Any
+    uses_error: ClassVar[bool] = False
+
+    def __call__(self, *told: Any) -> Any:
+        return self.weights
+
+
+@pytest.mark.parametrize("weights", [None, 0.5, jnp.float32(0.5), jnp.ones((5, 1)), jnp.ones(4)])
+def test_a_gate_that_does_not_weigh_every_sample_is_refused(weights):
+    base = Choice(jnp.zeros((5, 1), int), jnp.ones((5, 1)))
+    guidance = table_guidance(MODEL, 2, gate=Careless(weights))
+    with pytest.raises(SadqError, match=r"gate Careless gave .*, expected the weight of each of 5 samples, f32\[B\]"):
+        guidance.guide(base, advice(values=jnp.zeros((5, 2))), happened(*STEPS))
 
 
 STEPS = (

@@ -1,5 +1,7 @@
 """A model that must earn its hearing: what an update remembers, and what follows from it."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from tables import (
     update_of,
 )
 
+from sadq.core.bootstrap import Choice
 from sadq.core.hearing import MEMORY, Record
 from sadq.learning.guidance import Seen
 from sadq.learning.learner import Learner
@@ -78,6 +81,16 @@ def test_every_update_remembers_how_far_both_agreed_and_how_much_was_bootstrappe
     before = np.array([0.4, 0.0, 1.0])
     np.testing.assert_allclose(after.record, before + (of_batch - before) / MEMORY, rtol=1e-5)
     np.testing.assert_allclose(measured["agreement"], [after.record.agreement] * 4, rtol=1e-6)
+
+
+def test_of_a_base_of_several_actions_the_heaviest_one_agrees_or_not():
+    """The model takes the second action everywhere; the base names the first one first, and weighs it less."""
+
+    def several(online_q, target_q, mask=None):
+        return Choice(jnp.array([0, 1]), jnp.array([0.4, 0.6]))
+
+    found = replace(learner_needing(0.1), bootstrap=several).targets(state(0.0), numbers(alpha=0.2), KEY, seen(0, 1))
+    assert found.record.same[0] == 1 and found.diagnostics["disagreement"][0].tolist() == [0.0, 0.0]
 
 
 def test_without_a_need_nothing_is_remembered():

@@ -18,8 +18,9 @@ from tables import (
     table_network,
 )
 
-from sadq.core.bootstrap import Double, Greedy
+from sadq.core.bootstrap import Choice, Double, Greedy
 from sadq.core.returns import ScalarReturn
+from sadq.errors import SadqError
 from sadq.learning.guidance import Seen
 from sadq.types import Batch, Transition
 from tiny import KEY
@@ -97,6 +98,13 @@ def test_a_guided_target_mixes_at_the_window_s_end_and_rolls_out_one_step_from_t
     model = table_model(jnp.tile(jnp.array([1.0, 30.0]), (9, 1)), jnp.tile(jnp.array([8, 0]), (9, 1)))
     found = targets_of([0, 4, 1], alpha=0.25, guidance=table_guidance(model, 2))
     np.testing.assert_allclose(found, [3 + 3.25 * 3 / 8, 12 + 3.25 * 5 / 8, 9 + 3.25 * 3 / 8], rtol=1e-6)
+
+
+@pytest.mark.parametrize("given", [0, (0, 1.0), Choice(0, 1.0), Choice(jnp.arange(2), jnp.ones(1))])
+def test_a_rule_that_gives_no_choice_is_refused(given):
+    arrays = jax.tree.map(jnp.asarray, given)
+    with pytest.raises(SadqError, match=r"bootstrap function gave .*, expected a Choice of K actions i32\[K\] with"):
+        targets_of([0], bootstrap=lambda *told: arrays)
 
 
 class Centred(TableHead):

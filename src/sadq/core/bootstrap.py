@@ -26,6 +26,12 @@ class Choice(NamedTuple):
     actions: Array  # i32[K]
     weights: Array  # f32[K]
 
+    @property
+    def heaviest(self) -> Array:
+        """The action with the largest weight: i32[]."""
+        place = jnp.argmax(self.weights, axis=-1, keepdims=True)
+        return jnp.take_along_axis(self.actions, place, axis=-1)[..., 0]
+
 
 class Rule(Protocol):
     """A base rule, on the values f32[A] of both networks and the legal actions bool[A] (None: all)."""

@@ -66,8 +66,11 @@ class _Contest(NamedTuple):
     def at(cls, choice: Choice, target_q: Array, scores: Array, mask: Mask) -> "_Contest":
         def one(base: Choice, values: Array, score: Array, legal: Mask) -> _Contest:
             best = best_action(score, legal)
+            # An action that was not rolled out scores -inf. What has no weight does not matter; of a base whose own
+            # action is such a one nobody knows by how much the model's is preferred, so that it is not.
+            known = jnp.sum(jnp.where(base.weights != 0, base.weights * score[base.actions], 0.0))
             return cls(
-                score[best] - jnp.sum(base.weights * score[base.actions]),
+                jnp.where(jnp.isfinite(known), score[best] - known, -jnp.inf),
                 jnp.sum(base.weights * values[base.actions]) - values[best],
             )
 

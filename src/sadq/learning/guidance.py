@@ -15,8 +15,10 @@ from sadq.core.optimisers import Adam, Optimiser
 from sadq.core.rollout import bellman_estimate, rollout_scores
 from sadq.core.schedules import EverySlot, Pacing
 from sadq.dynamics.protocol import DynamicsModel
+from sadq.errors import SadqError
 from sadq.learning.legal import Legal
 from sadq.networks.network import Network
+from sadq.registry import shown
 from sadq.types import Array, Batch, Key, Mask, Metrics, Transition, TransitionSequence
 
 
@@ -92,13 +94,16 @@ class Guidance:
             error = self.bellman_error(advice, seen)
             measured = {"bellman_error": jnp.abs(error)}
         alpha = self.gate(advice.alpha, base, advice.target_q, scores, error, mask)
+        if getattr(alpha, "shape", None) != seen.terminal.shape:
+            expected = f"expected the weight of each of {seen.terminal.size} samples, f32[B]"
+            raise SadqError(f"gate {type(self.gate).__name__} gave {shown(alpha)}, {expected}: fix it.")
         if self.allowance is not None:
             alpha = within_allowance(alpha, base, advice.target_q, scores, seen.batch.discount, self.allowance, mask)
         choice, record = jax.vmap(guided)(base, scores, alpha, mask), None
+        both = base.heaviest, choice.actions[:, -1]
         if self.agreement is not None:
-            both = choice.actions[:, 0], choice.actions[:, -1]
             record = Record.of_batch(*both, self.action_count, seen.batch.discount)
-        return choice, {"alpha": alpha, **measured}, record
+        return choice, {"alpha": alpha, **measured, "disagreement": (both[0] != both[1]) * 1.0}, record
 
     def scores(self, advice: Advice, batch: Batch) -> Array:
         """Eq. (model_bellman): f32[B, A] for every candidate action at every next state, -inf for the others."""

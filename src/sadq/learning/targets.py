@@ -9,11 +9,13 @@ from typing import NamedTuple
 import jax
 
 from sadq import keys
-from sadq.core.bootstrap import Rule, best_value
+from sadq.core.bootstrap import Choice, Rule, best_value
 from sadq.core.hearing import Record
+from sadq.errors import SadqError
 from sadq.learning.guidance import Advice, Guidance, Seen
 from sadq.networks.network import Network
-from sadq.types import Array, Key, Metrics, PyTree
+from sadq.registry import shown
+from sadq.types import Array, Key, Mask, Metrics, PyTree
 
 
 class Targets(NamedTuple):
@@ -55,7 +57,7 @@ def batch_targets(rules: Rules, online: Network, target: Network, key: Key, nois
     target_q = means(target)
     # Dropped by the compiler where the rule does not look at it.
     online_q = means(online.drawn(keys.purpose(noise_key, "select")))
-    choice = jax.vmap(rules.base)(online_q, target_q, batch.next_mask)
+    choice = _chosen(rules.base, online_q, target_q, batch.next_mask)
     record = None
     if rules.guidance is not None and rules.advice is not None:
         choice, measured, record = rules.guidance.guide(choice, rules.advice(target, target_q), seen)
@@ -65,8 +67,17 @@ def batch_targets(rules: Rules, online: Network, target: Network, key: Key, nois
     if rules.guidance is not None:
         diagnostics = {
             **measured,
-            "disagreement": (choice.actions[:, 0] != choice.actions[:, -1]) * 1.0,
             "greedy_minus_mixed": jax.vmap(best_value)(target_q, batch.next_mask) - worth,
         }
     backed_up = jax.vmap(lambda z, reward, discount: z.backup(reward, discount))
     return Targets(backed_up(chosen, batch.reward, batch.discount), worth, diagnostics, record)
+
+
+def _chosen(base: Rule, online_q: Array, target_q: Array, mask: Mask) -> Choice:
+    """What the base rule chooses at B states."""
+    choice: PyTree = jax.vmap(base)(online_q, target_q, mask)
+    shapes = [getattr(part, "shape", None) for part in choice] if isinstance(choice, Choice) else []
+    if len({*shapes}) != 1 or len(shapes[0] or ()) != 2:
+        expected = "expected a Choice of K actions i32[K] with weights f32[K]"
+        raise SadqError(f"bootstrap {type(base).__name__} gave {shown(choice)}, {expected}: fix it.")
+    return choice
