@@ -110,6 +110,17 @@ def test_a_base_whose_own_action_was_not_rolled_out_is_left_alone(gate):
     np.testing.assert_allclose(gate(ALPHA, base, TARGET_Q, few, jnp.zeros(2)), [1.0, ALPHA])
 
 
+def test_what_hearing_the_model_costs_a_base_of_several_counts_all_of_its_actions():
+    """Half of 4 and half of 0 at the first sample, 2 at the second; the model's is worth 0 and 2: 2 and nothing."""
+    base = Choice(jnp.array([[1, 0], [0, 1]]), jnp.full((2, 2), 0.5))
+    for margin, expected in ((0.4, ALPHA), (0.6, 1.0)):  # of 2, against a preference of 3 - 2 at the first
+        weights = BatchReliability(margin=margin)(ALPHA, base, TARGET_Q, SCORES, jnp.zeros(2))
+        np.testing.assert_allclose(weights, [expected, ALPHA], rtol=1e-6)
+    # Targets fall by (0.8 * 2 + 0) / 2 * gamma = 0.4, over all 0.8; a tenth of the mean gap 3 is 0.3.
+    allowed = within_allowance(jnp.full(2, ALPHA), base, TARGET_Q, SCORES, jnp.full(2, 0.5), 0.1)
+    np.testing.assert_allclose(allowed, [1 - 0.8 * 0.3 / 0.8] * 2, rtol=1e-6)
+
+
 def test_an_action_without_weight_does_not_matter_to_a_base_of_several():
     """Both are worth 0.75 * 3 + 0.25 * 0, by which the model's falls behind by no more than 0.75."""
     base = Choice(jnp.array([[0, 2, 1]] * 2), jnp.array([[0.75, 0.25, 0.0]] * 2))
