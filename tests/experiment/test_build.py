@@ -10,6 +10,7 @@ import tiny_runs
 from sadq.agents import AGENTS
 from sadq.core.bootstrap import Double, Greedy
 from sadq.core.ensembles import Agreement, Single
+from sadq.dynamics import RSSM, Gaussian
 from sadq.envs import registry
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
@@ -39,6 +40,7 @@ from sadq.networks import (
     FractionHead,
     Implicit,
     ImplicitHead,
+    Nature,
     NoisyLinear,
     Quantile,
     QuantileHead,
@@ -199,6 +201,28 @@ def test_the_encoder_has_the_configs_layers_and_the_head_adds_one():
     assert [layer.weight.shape for layer in network.encoder.layers] == [(6, 16), (16, 8)]
     assert network.head.stream.hidden.weight.shape == (8, 8)
     assert network.head.stream.advantage.weight.shape == (8, 3)
+
+
+def test_an_encoder_and_a_model_that_take_bytes_for_different_numbers_are_refused():
+    @dataclasses.dataclass(frozen=True)
+    class Pictures(Elsewhere):
+        dtype: type = np.uint8
+        observation_shape = (2, 36, 36)
+
+        @property
+        def observation_dtype(self):
+            return np.dtype(self.dtype)
+
+    guided = dataclasses.replace(PLAIN, agent="dqn+sadq", alpha=(0.2,))
+    pairs = {(Nature(), Gaussian()): "model rssm", (Dense((8,)), RSSM()): "encoder nature"}
+    for (encoder, model), other in pairs.items():
+        config = dataclasses.replace(guided, encoder=encoder, model=model)
+        with pytest.raises(SadqError, match=f"^Elsewhere shows bytes, of which encoder .* choose {other}, or "):
+            make_learner(config, Pictures())
+        make_learner(config, Pictures(dtype=np.float32))
+        make_learner(dataclasses.replace(config, agent="dqn", alpha=None), Pictures())
+    for encoder, model in ((Nature(), RSSM()), (Dense((8,)), Gaussian()), (Dense((8,)), RSSM(space="embedding"))):
+        make_learner(dataclasses.replace(guided, encoder=encoder, model=model), Pictures())
 
 
 def test_the_store_has_a_lane_for_every_actor_and_room_for_a_collect_of_all():

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq import keys
+from sadq.dynamics import RSSM, Gaussian
 from sadq.dynamics.normalised import NormalisedModel
 from sadq.dynamics.protocol import ModelShape
 from sadq.envs import registry
@@ -34,7 +35,7 @@ from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper
-from sadq.networks import Bayesian, HeadShape, Network
+from sadq.networks import Bayesian, Dense, HeadShape, Nature, Network
 from sadq.networks.normalised import NormalisedEncoder
 from sadq.replay.frames import FrameRing
 from sadq.replay.ring import Ring
@@ -190,6 +191,18 @@ def _refit(config: Config, head: Bayesian) -> Refit:
     return Refit(head, head.refit_interval or copied or REFIT_INTERVAL)
 
 
+UNLIKE_BYTES: dict[tuple[type, type], str] = {
+    (
+        Nature,
+        Gaussian,
+    ): "nature reads shares of 255, while model gaussian predicts numbers up to 255: choose model rssm, "
+    "or encoder dense",
+    (Dense, RSSM): "dense reads numbers up to 255, while model rssm predicts shares of 255: choose encoder nature, or "
+    "model.space embedding",
+}
+"""Encoders and models that take bytes for different numbers, so that what is predicted would be valued as another state."""
+
+
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     own, features = config.guidance, features_of(config, environment)
     shape = ModelShape(environment.observation_shape, environment.action_count, features, config.compute)
@@ -197,6 +210,10 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     if model.space == "features" and config.row.ensemble.size > 1:
         needed = "needs a network whose features it predicts, but an ensemble has several"
         raise SadqError(f"A model in the space of features {needed}: use ensemble single, or another model.")
+
+    unlike = UNLIKE_BYTES.get((type(config.encoder), type(config.model)))
+    if unlike and model.space == "observation" and environment.observation_dtype == np.uint8:
+        raise SadqError(f"{environment.name} shows bytes, of which encoder {unlike}.")
 
     def make_model(key: Key) -> Any:
         if not config.normalise_observations:
