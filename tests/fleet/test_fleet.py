@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from sadq.envs.native import BitFlip
+from sadq.errors import SadqError
 from sadq.experiment.build import hyper_of, members_of
+from sadq.exploration import Rule
 from sadq.exploration.situation import settled_values
 from sadq.fleet.members import Fleet
 from shared_programs import shared
-from small_fleets import parts, scan_loop
+from small_fleets import parts, scan_fleet, scan_loop
 from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, difference, loop_of, member
 
 
@@ -56,6 +58,20 @@ def test_members_may_differ_in_every_traced_number():
     state = advanced(loop_of(made), 1)
     first = jax.tree.leaves(state.learner.online.parameters)[0]
     assert len({first[index].tobytes() for index in range(8)}) == 8
+
+
+@pytest.mark.parametrize("actions", [jnp.zeros(8), jnp.zeros(7, int), jnp.int32(0), jnp.zeros((8, 1), int), None])
+def test_a_rule_that_does_not_give_every_lane_an_action_is_refused(actions):
+    class Careless(Rule):
+        def act(self, now, memory):
+            return actions, memory
+
+    made = config("dqn", "BitFlip-3")
+    careless = dataclasses.replace(scan_fleet(made), exploration=Careless())
+    with pytest.raises(
+        SadqError, match=r"^Careless gave the actions .*, expected one for each of 8 lanes, i32\[E\]: fix"
+    ):
+        jax.eval_shape(lambda own: careless.chunk(careless.init(own), own, jnp.int32(0), 1), member(hyper_of(made), 0))
 
 
 @pytest.mark.parametrize(

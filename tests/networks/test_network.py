@@ -2,17 +2,20 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sadq import keys
+from sadq.errors import SadqError
 from sadq.networks import (
     Bayesian,
     Categorical,
     Dense,
     Fraction,
+    Head,
     HeadShape,
     Implicit,
     Mover,
@@ -24,7 +27,7 @@ from sadq.networks import (
     make_ensemble,
     over_networks,
 )
-from sadq.networks.network import first_network, settled
+from sadq.networks.network import first_network, of_parameters, settled
 
 KEY, WIDTH, ACTIONS = keys.member_key(3), 8, 3
 OBSERVATION = jnp.array([0.5, -2.0])
@@ -141,6 +144,26 @@ def test_an_ensemble_of_five_is_five_networks(head):
         for one, other in pairs:
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert len(np.unique(together[0][0][0])) == 5
+
+
+class Holding(eqx.Module):
+    held: Any
+
+
+@pytest.mark.parametrize("leaf", [2, 0.5, True, "text", jax.nn.relu, jnp.arange(3), jnp.ones(2, bool), KEY])
+def test_a_module_whose_leaf_is_no_array_of_floats_is_refused(leaf):
+    with pytest.raises(
+        SadqError, match=r"^encoder has .* in \.held\['a'\], expected an array of floats: mark .*static"
+    ):
+        of_parameters("encoder", Holding({"a": leaf}))
+
+
+@pytest.mark.parametrize("leaf", [jnp.ones(2), np.ones((), np.float32), jnp.ones(2, jnp.bfloat16), None, ()])
+def test_a_module_of_floats_is_taken_as_it_is(leaf):
+    module = Holding(leaf)
+    assert of_parameters("encoder", module, Holding) is module
+    with pytest.raises(SadqError, match="^head Holding is no Head: let its class be a subclass of that.$"):
+        of_parameters("head", module, Head)
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -35,7 +35,8 @@ from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper
-from sadq.networks import Bayesian, Dense, HeadShape, Nature, Network
+from sadq.networks import Bayesian, Dense, Head, HeadShape, Nature, Network
+from sadq.networks.network import of_parameters
 from sadq.networks.normalised import NormalisedEncoder
 from sadq.replay.frames import FrameRing
 from sadq.replay.ring import Ring
@@ -146,7 +147,8 @@ def make_learner(config: Config, environment: Environment | HostSpec) -> Learner
         encoder: Any = config.encoder.build(environment.observation_shape, keys.purpose(key, "encoder"))
         if config.normalise_observations:
             encoder = NormalisedEncoder(encoder, environment.observation_shape)
-        return Network(encoder, row.head.build(shape, keys.purpose(key, "head")), config.compute)
+        head = row.head.build(shape, keys.purpose(key, "head"))
+        return Network(of_parameters("encoder", encoder), of_parameters("head", head, Head), config.compute)
 
     return Learner(
         make_network=make_network,
@@ -217,7 +219,7 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
 
     def make_model(key: Key) -> Any:
         if not config.normalise_observations:
-            return config.model.build(shape, key)
+            return of_parameters("model", config.model.build(shape, key))
         # A constant scale is what the running one stands in for: both together would leave next to nothing of a state.
         unscaled = {"state_scale": 1.0} if hasattr(config.model, "state_scale") else {}
         return NormalisedModel(dataclasses.replace(config.model, **unscaled).build(shape, key), shape.observation)

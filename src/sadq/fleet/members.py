@@ -8,7 +8,7 @@ have in common for whoever drives them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import numpy as np
 from sadq import keys
 from sadq.core.schedules import Decay, exploration_rate
 from sadq.envs import base
+from sadq.errors import SadqError
 from sadq.exploration.behaviour import Behaviour
 from sadq.exploration.situation import (
     Noise,
@@ -33,6 +34,7 @@ from sadq.learning.learner import Learner
 from sadq.learning.normalising import observed
 from sadq.learning.state import Hyper, Known, LearnerState
 from sadq.networks.network import Network
+from sadq.registry import shown
 from sadq.types import Array, Key, Mask, Metrics, PyTree, Transition
 
 
@@ -164,6 +166,12 @@ class Fleet:
         stride, rest = self.environments, (now.epsilon, now.noise)
         situation = Situation(networks, values, observation, mask, fresh, now.step, stride, *rest)
         action, memory = self.exploration.act(situation, memory)
+        kind: Any = getattr(action, "dtype", None)
+        if getattr(action, "shape", None) != (self.lanes,) or not jnp.issubdtype(kind, jnp.integer):
+            expected = f"expected one for each of {self.lanes} lanes, i32[E]"
+            raise SadqError(
+                f"{type(self.exploration).__name__} gave the actions {shown(action)}, {expected}: fix its act."
+            )
         if self.learner.learning_starts > 0:
             action = jnp.where(now.step < self.learner.learning_starts, random_actions(situation), action)
         return action, memory

@@ -9,12 +9,15 @@ from typing import Any, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from sadq import keys
 from sadq.core.returns import Return
+from sadq.errors import SadqError
 from sadq.networks.heads import Head, Mover
 from sadq.networks.layers import draw_layers
 from sadq.networks.precision import Compute, in_precision
+from sadq.registry import shown
 from sadq.types import Array, Key, Mask, PyTree
 
 
@@ -62,6 +65,17 @@ class Network(eqx.Module):
         if not hasattr(self.encoder, "movers"):
             return marks
         return eqx.tree_at(lambda network: network.encoder, marks, self.encoder.movers())
+
+
+def of_parameters(what: str, module: Any, kind: type = object) -> Any:
+    """The module, refused where it is of another kind, or a leaf of it no array of floats, which all that learns is."""
+    if not isinstance(module, kind):
+        raise SadqError(f"{what} {type(module).__name__} is no {kind.__name__}: let its class be a subclass of that.")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(module):
+        if not (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating)):
+            expected = "expected an array of floats: mark what is no parameter as eqx.field(static=True)"
+            raise SadqError(f"{what} has {shown(leaf)} in {jax.tree_util.keystr(path)}, {expected}.")
+    return module
 
 
 def ensemble_keys(key: Key, size: int) -> Key:
