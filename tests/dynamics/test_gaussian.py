@@ -108,6 +108,11 @@ def test_the_continuation_head_changes_nothing_else():
         np.testing.assert_allclose(extra, np.log1p(np.exp(logit if ends else -logit)), rtol=1e-3)
 
 
+def test_a_time_limit_is_no_end_to_the_continuation_head():
+    headed, cut = model(continuation=True), one()._replace(truncated=jnp.asarray(True))
+    assert headed.loss(cut, KEY, features)[0] == headed.loss(one(), KEY, features)[0]
+
+
 def test_the_sampled_loss_drives_sigma_towards_zero_and_the_mean_towards_the_truth():
     """s' = s + onehot-dependent shift: after training the mean is right and sigma has shrunk."""
     observations = jax.random.uniform(KEY, (256, 4))

@@ -237,6 +237,11 @@ def test_the_continuation_head_changes_nothing_else():
         np.testing.assert_allclose(extra, np.log1p(np.exp(sign * logit["posterior"])), rtol=1e-3)
 
 
+def test_a_time_limit_is_no_end_to_the_continuation_head():
+    headed, cut = model(continuation=True), one()._replace(truncated=jnp.asarray(True))
+    assert headed.loss(cut, KEY, features)[0] == headed.loss(one(), KEY, features)[0]
+
+
 def _head(made: RSSMModel):
     return made.continuation
 

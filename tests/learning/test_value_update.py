@@ -137,8 +137,10 @@ def test_samples_weigh_as_much_as_replay_says():
 def test_what_is_measured_of_values_is_that_of_legal_actions(mask, q, gap):
     learner = table_learner(2, 3)
     mask = None if mask is None else jnp.tile(jnp.array(mask), (3, 1))
-    state = state_of(table_network(TWO_STATES))
-    _, _, measured = learner.value_update(state, phase_of(learner, numbers()), update_of(three_ends(mask)))
+    state, seen = state_of(table_network(TWO_STATES)), three_ends(mask)
+    elsewhere = jnp.tile(jnp.array([False, True, False]), (3, 1))  # what is legal at s' has no part in values at s
+    seen = seen._replace(batch=seen.batch._replace(next_mask=elsewhere))
+    _, _, measured = learner.value_update(state, phase_of(learner, numbers()), update_of(seen))
     np.testing.assert_allclose(measured["q"], q, rtol=1e-6)
     np.testing.assert_allclose(measured["delta_q"], gap, rtol=1e-6)
 
