@@ -13,6 +13,7 @@ from sadq.experiment.build import hyper_of, members_of
 from sadq.exploration import Rule
 from sadq.exploration.situation import settled_values
 from sadq.fleet.members import Fleet
+from sadq.networks import Dense, Quantile
 from shared_programs import shared
 from small_fleets import parts, scan_fleet, scan_loop
 from tiny import CHUNK, MaskedCorridor, advanced, config, corridor_config, difference, loop_of, member
@@ -30,6 +31,18 @@ def test_every_member_is_its_solo_run_bit_for_bit():
             loop = loop_of(solo)
         assert difference(member(state, index), member(advanced(loop, 2), 0)) == 0
     assert difference(member(state, 0), member(state, 3)) > 0
+
+
+@pytest.mark.exact
+def test_alpha_one_of_a_mixture_whose_loops_leave_a_rest_is_the_base_agent_bit_for_bit():
+    """Of 4 samples with 5 quantiles, which are no whole number of vectors."""
+    sizes = {"environments": 2, "collect": 8, "batch_size": 4, "updates_per_collect": 2, "buffer_size": 64}
+    sizes |= {"encoder": Dense((8,)), "head": Quantile(quantiles=5, mixing="mixture"), "learning_rate": (5e-4,)}
+    plain, guided = (
+        advanced(loop_of(config(agent, "BitFlip-3", alpha=alpha, **sizes)), 1).learner.online
+        for agent, alpha in (("qrdqn", None), ("qrdqn+sadq", (1.0,)))
+    )
+    assert (plain.steps > 0).all() and difference(plain, guided) == 0
 
 
 def test_same_seed_same_start_and_other_seeds_share_nothing():

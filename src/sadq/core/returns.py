@@ -162,7 +162,12 @@ class QuantileReturn(eqx.Module):
         def to(values: Array) -> Array:
             return quantile_huber(self.values, self.midpoints, values, target.widths, self.huber_at)
 
-        return jnp.sum(target.weights * jax.vmap(to)(target.values))
+        losses, values = jax.vmap(to), target.values
+        if values.shape[0] == 1:
+            return jnp.sum(target.weights * losses(values))
+        # The last part, which is the model's where there is one, apart from the base's: how a loop's last elements are
+        # rounded may depend on how many there are.
+        return jnp.sum(target.weights * jnp.concatenate([losses(values[:-1]), losses(values[-1:])]))
 
     def priority_to(self, target: "QuantileTarget") -> Array:
         """The loss itself."""
