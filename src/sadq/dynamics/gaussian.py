@@ -29,6 +29,8 @@ LOG_VARIANCE_RANGE = (-20.0, 2.0)
 class Gaussian:
     """A normal successor state and an expected reward, from the state and the action."""
 
+    full_byte: ClassVar[float] = 255.0
+
     hidden: tuple[int, ...] = (256, 256)
     """Sizes of the hidden layers."""
     state_scale: float = 1.0

@@ -43,7 +43,7 @@ class DynamicsModel(Protocol):
 
 
 class ModelChoice(Protocol):
-    """An entry of the axis."""
+    """An entry of the axis; by `full_byte` it may say which number stands for a byte of 255 in what it predicts."""
 
     def build(self, shape: ModelShape, key: Key) -> DynamicsModel:
         """A model with its initial parameters."""

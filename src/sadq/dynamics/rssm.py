@@ -7,7 +7,7 @@ It learns from the posterior's z and predicts with the prior's. z is discrete: v
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +30,8 @@ from sadq.types import Array, Key, Metrics, Transition
 @dataclass(frozen=True)
 class RSSM:
     """The next frames, or the next features, and a distribution of the reward, through a discrete latent."""
+
+    full_byte: ClassVar[float] = 1.0
 
     deterministic: int = 4096
     """Width of h, what is known of the successor from the state and the action."""

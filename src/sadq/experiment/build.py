@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq import keys
-from sadq.dynamics import RSSM, Gaussian
 from sadq.dynamics.normalised import NormalisedModel
-from sadq.dynamics.protocol import ModelShape
+from sadq.dynamics.protocol import MODELS, ModelShape
 from sadq.envs import registry
 from sadq.envs.atari.environments import AtariEnvironments
 from sadq.envs.atari.spec import PREFIX, AtariSpec
@@ -35,7 +34,7 @@ from sadq.learning.learner import Learner, TargetUpdate
 from sadq.learning.legal import every_action
 from sadq.learning.refit import Refit
 from sadq.learning.state import Hyper
-from sadq.networks import Bayesian, Dense, Head, HeadShape, Nature, Network
+from sadq.networks import ENCODERS, Bayesian, Head, HeadShape, Network
 from sadq.networks.network import of_parameters
 from sadq.networks.normalised import NormalisedEncoder
 from sadq.replay.frames import FrameRing
@@ -193,18 +192,6 @@ def _refit(config: Config, head: Bayesian) -> Refit:
     return Refit(head, head.refit_interval or copied or REFIT_INTERVAL)
 
 
-UNLIKE_BYTES: dict[tuple[type, type], str] = {
-    (
-        Nature,
-        Gaussian,
-    ): "nature reads shares of 255, while model gaussian predicts numbers up to 255: choose model rssm, "
-    "or encoder dense",
-    (Dense, RSSM): "dense reads numbers up to 255, while model rssm predicts shares of 255: choose encoder nature, or "
-    "model.space embedding",
-}
-"""Encoders and models that take bytes for different numbers, so that what is predicted would be valued as another state."""
-
-
 def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
     own, features = config.guidance, features_of(config, environment)
     shape = ModelShape(environment.observation_shape, environment.action_count, features, config.compute)
@@ -213,9 +200,8 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         needed = "needs a network whose features it predicts, but an ensemble has several"
         raise SadqError(f"A model in the space of features {needed}: use ensemble single, or another model.")
 
-    unlike = UNLIKE_BYTES.get((type(config.encoder), type(config.model)))
-    if unlike and model.space == "observation" and environment.observation_dtype == np.uint8:
-        raise SadqError(f"{environment.name} shows bytes, of which encoder {unlike}.")
+    if model.space == "observation" and environment.observation_dtype == np.uint8:
+        _check_bytes(config, environment.name)
 
     def make_model(key: Key) -> Any:
         if not config.normalise_observations:
@@ -242,6 +228,16 @@ def _guidance(config: Config, environment: Environment | HostSpec) -> Guidance:
         agreement=own.agreement,
         allowance=own.allowance,
     )
+
+
+def _check_bytes(config: Config, environment: str) -> None:
+    """Refuse an encoder that would read what the model predicts as another state."""
+    read, told = (getattr(one, "full_byte", None) for one in (config.encoder, config.model))
+    if read is not None and told is not None and read != told:
+        raise SadqError(
+            f"{environment} shows bytes, of which 255 is {read:g} to encoder {ENCODERS.name_of(config.encoder)} and "
+            f"{told:g} to model {MODELS.name_of(config.model)}: choose dense with gaussian, or nature with rssm."
+        )
 
 
 def make_loop(config: Config, environment: Environment | HostSpec, chunk: int, origin: int = 0) -> Loop:

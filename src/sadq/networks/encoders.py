@@ -1,12 +1,13 @@
 """From an observation to features: dense layers, or convolutions over a stack of images.
 
 An encoder's choice has `build(observation_shape, key)`, and may say by `head_width` how wide the hidden layer of a head is:
-else as wide as there are features.
+else as wide as there are features. By `full_byte` it says as what number it reads a byte of 255, for models to agree with.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -26,6 +27,8 @@ ENCODERS = Axis("encoder", "how an observation becomes features", "build")
 @dataclass(frozen=True)
 class Dense:
     """Fully connected layers over all the numbers of an observation."""
+
+    full_byte: ClassVar[float] = 255.0
 
     hidden: tuple[int, ...] = (128, 128)
     """Sizes of the layers; each head adds one of the last size."""
@@ -60,6 +63,8 @@ class DenseEncoder(eqx.Module):
 @dataclass(frozen=True)
 class Nature:
     """Convolutions over a stack of images, [images, height, width] (Mnih et al., 2015)."""
+
+    full_byte: ClassVar[float] = 1.0
 
     channels: tuple[int, ...] = (32, 64, 64)
     """Of every layer."""
