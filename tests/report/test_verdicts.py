@@ -118,6 +118,20 @@ def test_the_threshold_lies_between_untrained_agents_and_the_best_arm() -> None:
     assert verdicts.common_threshold([1.0], [[1.0] * 3, [0.5] * 3]) is None, "nothing was learned"
 
 
+def test_curves_that_are_evaluated_at_other_steps_end_at_one_step() -> None:
+    coarse, fine = np.array([0, 40, 80, 120]), np.array([0, 50, 100])
+    rising = [np.array([steps / 100, 0 * steps]) for steps in (coarse, fine)]
+    one, other = (verdicts.measured(*each, 0.9, 100) for each in zip((coarse, fine), rising, strict=True))
+    np.testing.assert_allclose(one["steps_to_threshold"], [90, 100])
+    np.testing.assert_allclose(other["steps_to_threshold"], [90, 100])
+    np.testing.assert_allclose(one["area_under_curve"], other["area_under_curve"])
+    np.testing.assert_allclose(one["final_return"], [0.4, 0], err_msg="of evaluations, not of what lies between them")
+    whole = verdicts.measured(coarse, rising[0], None)
+    np.testing.assert_allclose(whole["area_under_curve"], [0.6, 0])
+    assert np.isnan(whole["steps_to_threshold"]).all()
+    assert np.isnan(verdicts.measured(coarse[:0], np.zeros((2, 0)), 1.0, 0)["area_under_curve"]).all()
+
+
 def test_tied_seeds_settle_nothing() -> None:
     base = dict.fromkeys(range(10), 1.0)
     tied = contrast(FINAL_RETURN, base, base | {0: 2.0, 1: 2.0})

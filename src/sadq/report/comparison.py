@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sadq.errors import SadqError
-from sadq.experiment.scores import final_return, steps_to_threshold
+from sadq.experiment.scores import final_return
 from sadq.report import likeness, stats, verdicts
 from sadq.report.lines import Line
 from sadq.report.verdicts import MEASURES, STEPS_TO_THRESHOLD, Contrast
@@ -130,11 +130,7 @@ def unlike(base: Line, other: Line) -> dict[str, tuple[str, str]]:
 
 def by_seed(line: Line, measure: str, until: int, threshold: float | None) -> dict[int, float]:
     """A measure of every seed of a line, from its evaluations up to a step."""
-    if measure == STEPS_TO_THRESHOLD.name and threshold is not None:
-        steps = line.run.steps[line.run.steps <= until]
-        values = steps_to_threshold(steps, line.returns[:, : steps.size], threshold)
-    else:
-        values = line.scores(until)[measure]
+    values = verdicts.measured(line.run.steps, line.returns, threshold, until)[measure]
     return dict(zip(line.seeds, values.tolist(), strict=True))
 
 

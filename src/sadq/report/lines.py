@@ -37,14 +37,12 @@ class Line:
         self.curves = _with_values(found)
         self.measures = _with_values({name: (run.steps, table[indices]) for name, table in run.measures.items()})
 
-    def scores(self, until: int | None = None) -> dict[str, Floats]:
-        """What each member's evaluations up to a step come to."""
-        steps = self.run.steps if until is None else self.run.steps[self.run.steps <= until]
-        returns = self.returns[:, : steps.size]
+    def scores(self) -> dict[str, Floats]:
+        """What each member's evaluations come to."""
         return {
-            "final_return": final_return(returns),
-            "area_under_curve": area_under_curve(steps, returns),
-            "overestimation": final_return(self.overestimation[:, : steps.size]),
+            "final_return": final_return(self.returns),
+            "area_under_curve": area_under_curve(self.run.steps, self.returns),
+            "overestimation": final_return(self.overestimation),
         }
 
     def estimate(self, values: Floats, seed: int, *names: str, statistic: stats.Statistic = np.mean) -> Estimate:

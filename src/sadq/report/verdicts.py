@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from sadq.errors import SadqError
+from sadq.experiment.scores import area_under_curve, final_return, steps_to_threshold
 from sadq.registry import fitted, shown
 from sadq.report import stats
+from sadq.report.runs import Floats, Integers
 from sadq.report.stats import Estimate, Paired, generator_for, interval, number, p_in_words
 
 
@@ -31,6 +33,27 @@ MEASURES = {measure.name: measure for measure in (STEPS_TO_THRESHOLD, AREA_UNDER
 """In the order in which a verdict speaks of them: those that use the whole curve tell agents apart with fewer seeds."""
 
 THRESHOLD_SHARE = 0.8
+
+
+def measured(steps: Integers, returns: Floats, threshold: float | None, until: float = math.inf) -> dict[str, Floats]:
+    """Measure -> its value of each member, from a curve up to a step: steps[S], returns[M, S] -> [M].
+
+    A curve that was evaluated at other steps than the one beside it is cut between two of its own evaluations, so that
+    both end at one step: else the later end alone would count as a later arrival. NaN where there is nothing to reach.
+    """
+    count = int(np.count_nonzero(steps <= until))
+    known = returns[:, :count]
+    places, curve = steps[:count].astype(np.float64), known
+    if 0 < count < steps.size and steps[count - 1] < until:
+        share = (until - steps[count - 1]) / (steps[count] - steps[count - 1])
+        there = known[:, -1] + share * (returns[:, count] - known[:, -1])
+        places, curve = np.append(places, until), np.column_stack([known, there])
+    unknown = np.full(len(returns), np.nan)
+    return {
+        STEPS_TO_THRESHOLD.name: unknown if threshold is None else steps_to_threshold(places, curve, threshold),
+        AREA_UNDER_CURVE.name: area_under_curve(places, curve),
+        FINAL_RETURN.name: final_return(known),
+    }
 
 
 def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 from sadq.errors import SadqError
 from sadq.experiment.evaluations import mean_return
 from sadq.experiment.folder import RunFolder
-from sadq.experiment.scores import area_under_curve, final_return, steps_to_threshold
+from sadq.experiment.scores import final_return
 from sadq.report import stats, verdicts
 from sadq.report.stats import Estimate, interval, number
 from sadq.report.verdicts import MEASURES, Contrast
@@ -41,16 +41,7 @@ class Outcome:
 
     def scores(self, threshold: float | None, until: float = math.inf) -> dict[str, dict[int, float]]:
         """Measure -> seed -> value, of the evaluations up to a step; NaN where there is nothing to reach."""
-        steps = self.steps[self.steps <= until]
-        returns = self.returns[:, : steps.size]
-        unknown = np.full(len(self.seeds), np.nan)
-        values = {
-            verdicts.STEPS_TO_THRESHOLD.name: unknown
-            if threshold is None
-            else steps_to_threshold(steps, returns, threshold),
-            verdicts.AREA_UNDER_CURVE.name: area_under_curve(steps, returns),
-            verdicts.FINAL_RETURN.name: final_return(returns),
-        }
+        values = verdicts.measured(self.steps, self.returns, threshold, until)
         return {name: dict(zip(self.seeds, each.tolist(), strict=True)) for name, each in values.items()}
 
     def reached(self, threshold: float | None) -> int:
