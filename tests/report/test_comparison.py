@@ -127,6 +127,16 @@ def test_unlike_runs_get_a_warning_and_no_verdict(make_run: Make) -> None:
     assert all(one.comparisons == 1 for one in comparison.contrasts)  # it does not count among those corrected
 
 
+def test_a_range_that_only_one_head_must_know_makes_no_two_runs_unlike(make_run: Make) -> None:
+    ranges = {"dqn": None, "c51": [-18.2, 0.0], "c51+sadq": [-9.0, 0.0], "rainbow": [-9.0, 0.0]}
+    folders = [make_run(agent, agent, [(0, 1)] * 2, config={"return_range": span}) for agent, span in ranges.items()]
+    found = {each.other.run.agent: list(each.unlike) for each in comparisons_of(lines_of(load_all(folders)))}
+    assert found == {"c51": [], "rainbow": [], "c51+sadq": ["return_range"]}
+    plain = make_run("plain", "c51", [(0, 1)] * 2, config={"return_range": None})
+    (twins,) = comparisons_of(lines_of(load_all([plain, folders[2]])))
+    assert list(twins.unlike) == ["return_range"], "of one agent, both have the head"
+
+
 def test_what_a_study_declares_is_an_arm_s_own(make_run: Make) -> None:
     folders = [make_run("a", "dqn", [(0, 1)] * 2, config={"n_step": 1, "batch_size": 64})]
     folders += [make_run("b", "c51", [(0, 1)] * 2, config={"n_step": 3, "batch_size": 32})]

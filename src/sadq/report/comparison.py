@@ -122,6 +122,9 @@ class Comparison:
 def unlike(base: Line, other: Line) -> dict[str, tuple[str, str]]:
     """Settings in which two lines differ, apart from what makes them the arms that they are."""
     found = likeness.unlike(base.known_settings, other.known_settings, (*base.declared, *other.declared))
+    # A range is filled in for heads that must know one; that another agent has none is no difference in settings.
+    if base.run.base_agent != other.run.base_agent and "null" in found.get("return_range", ()):
+        del found["return_range"]
     if base.run.agent != other.run.agent:
         return found
     told = f"{base.label}{other.label}"  # of two lines of one agent the labels say what they were meant to differ in
