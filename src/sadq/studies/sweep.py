@@ -41,8 +41,8 @@ class Job:
         return {"command": sys.argv} | ({"arm": self.arm} if self.arm else {})
 
 
-class Stopped(Exception):
-    """The sweep was interrupted and saved; the same call goes on with it."""
+class Stopped(KeyboardInterrupt):
+    """The sweep was interrupted and saved; the same call goes on with it. In Python it is the Ctrl-C that it was."""
 
 
 Runner = Callable[[Sequence[Job], Path, Any, Display], None]
