@@ -115,6 +115,7 @@ def test_a_cluster_is_declared_by_options(asked, monkeypatch):
         ("compare acrobat dqn c51", "Unknown preset or environment 'acrobat'"),
         ("compare acrobot dqn c51 --ray-gpus 1", "--ray-gpus was given without --on ray"),
         ("compare acrobot dqn c51 --sedes 3", "Unknown field --sedes: did you mean --seeds?"),
+        ("compare acrobot dqn c51 --seeds 1000000000", "seeds = 1000000000 must be how many, from 1 to 100,000"),
         ("reproduce", "`sadq reproduce` takes the name of an artefact"),
         ("reproduce alfa", "Unknown artefact 'alfa': expected one of motivation"),
         ("reproduce alpha --seeds many", "--seeds cannot be 'many'"),

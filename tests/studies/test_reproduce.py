@@ -72,6 +72,8 @@ def test_a_part_of_an_artefact_and_a_rule_beside_the_papers():
     assert parts[0].bases["sunrise+sadq:gate=batch"] == "sunrise" and len(parts[0].bases) == 8
     assert parts[0].jobs[0].config.seeds == tuple(range(20))
     assert [part.preset for part in plan("alpha", True, None, ("qbert",), None)] == ["atari/Qbert"]
+    twice = plan("alpha", True, None, ("Qbert", "atari/qbert", "alien"), None)
+    assert [part.preset for part in twice] == ["atari/Qbert", "atari/Alien"], "a preset that is named twice is one"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,8 @@ def test_a_part_of_an_artefact_and_a_rule_beside_the_papers():
     [
         (("controlled", False, None, ("pong",), None), "--only pong is no part of this artefact"),
         (("motivation", False, None, (), "gate=batch"), "motivation has no guided arm"),
-        (("controlled", False, 0, (), None), "seeds = 0 must be at least 1"),
+        (("controlled", False, 0, (), None), "seeds = 0 must be how many, from 1 to 100,000"),
+        (("controlled", False, 10**9, (), None), "seeds = 1000000000 must be how many, from 1 to 100,000"),
         (("figure-1", False, None, (), None), "Unknown artefact 'figure-1'"),
     ],
 )

@@ -14,6 +14,7 @@ from sadq.cli.main import INTERRUPTED, TAKES
 from sadq.cli.options import parse, read_config
 from sadq.cli.words import single_seed, split
 from sadq.errors import SadqError
+from sadq.experiment import arguments as given
 from sadq.experiment.config import Config
 from sadq.experiment.presets import preset
 from sadq.studies.sweep import Runner, Stopped
@@ -113,7 +114,7 @@ def seeds_of(flags: list[str], seeds: tuple[int, ...], default: int) -> tuple[in
         return seeds
     if not any(word.split("=")[0] == "--seeds" for word in flags):
         return tuple(range(default))
-    return tuple(range(seeds[0])) if len(seeds) == 1 else seeds
+    return given.seeds_of(seeds[0]) if len(seeds) == 1 else seeds
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sadq.envs.atari.spec import PREFIX
 from sadq.errors import SadqError
+from sadq.experiment import arguments
 from sadq.experiment.storage import write_atomically
 from sadq.report.page import write_report
 from sadq.studies import runtime, sweep, tables, theory
@@ -144,11 +145,10 @@ def present(parts: Sequence[Part], runs: Path, any_seeds: bool) -> tuple[list[Pa
 def plan(name: str, quick: bool, seeds: int | None, only: Sequence[str], beside: str | None) -> list[Part]:
     """Every fleet of an artefact, preset by preset."""
     artefact = find(name)
-    kept = [_spelled(one, artefact.presets) for one in only]
+    kept = tuple(dict.fromkeys(_spelled(one, artefact.presets) for one in only))
     presets = kept or (artefact.quick_presets if quick else ()) or artefact.presets
     count = seeds if seeds is not None else QUICK_SEEDS if quick and len(artefact.seeds) > 1 else len(artefact.seeds)
-    if count < 1:
-        raise SadqError(f"seeds = {count} must be at least 1.")
+    numbers = arguments.seeds_of(count)
     texts = list(artefact.arms)
     if beside is not None:
         twins = [f"{text}{',' if ':' in text else ':'}{beside}" for text in texts if Arm.parse(text).guided]
@@ -161,7 +161,7 @@ def plan(name: str, quick: bool, seeds: int | None, only: Sequence[str], beside:
         compared = {arm.label: compared[arm.label] for arm in arms if arm.guided}
     parts = []
     for preset in presets:
-        shared = shared_config(preset, quick, tuple(range(count)))
+        shared = shared_config(preset, quick, numbers)
         place = preset.removeprefix(PREFIX).lower()
         jobs = [Job(f"{arm.label} on {place}", arm.config(shared), f"{place}/{arm.folder}", arm.label) for arm in arms]
         parts.append(Part(preset, arms, compared, jobs))
