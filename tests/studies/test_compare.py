@@ -153,6 +153,14 @@ def test_a_folder_of_another_question_is_refused(compared, shared):
     assert compare_configs(immaterial, ARMS, compared[0], quiet=True, report=False).judged.outcomes
 
 
+def test_what_cannot_be_written_is_said_in_a_sentence(compared, shared, tmp_path):
+    out = tmp_path / "obstructed"
+    shutil.copytree(compared[0] / "runs", out / "runs")
+    (out / study.DOCUMENT).mkdir()
+    with pytest.raises(SadqError, match="comparison.json cannot be written .*: give another folder with --out"):
+        compare_configs(shared, ARMS, out, quiet=True, report=False)
+
+
 def test_what_is_missing_is_said_before_anything_is_trained(shared, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "carry_out", lambda *_: pytest.fail("trained"))
     with pytest.raises(SadqError, match="unknown environment"):

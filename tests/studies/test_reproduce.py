@@ -180,6 +180,9 @@ def test_the_theory_is_a_table(tmp_path, monkeypatch):
     assert [row["holds"] for row in found.record["claims"]] == [True, True, True, False, False]
     page = found.page.read_text()
     assert "does not hold" in page and "http" not in page
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SadqError, match="file/report/index.html cannot be written .*: give another folder with --out"):
+        reproduce.reproduce("theory", quick=True, out=tmp_path / "file")
     with pytest.raises(SadqError, match="theory has neither presets nor arms nor seeds"):
         reproduce.reproduce("theory", seeds=3, out=tmp_path)
 

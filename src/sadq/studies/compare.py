@@ -91,7 +91,8 @@ def compare_configs(
         folders = [outcome.folder for outcome in outcomes]
         page = write_report(folders, out / REPORT, title, threshold=threshold, arms=spelled, bases=pairs)
     comparison = Comparison(judged, shared, page)
-    write_json(out / DOCUMENT, comparison.as_dict())
+    with sweep.writing(out / DOCUMENT):
+        write_json(out / DOCUMENT, comparison.as_dict())
     return comparison
 
 

@@ -21,7 +21,7 @@ from sadq.experiment.records import from_json, to_json
 from sadq.experiment.run import Experiment, Progress
 from sadq.studies.display import Display
 from sadq.studies.mirror import Keeper, Mirror
-from sadq.studies.sweep import Job, Stopped, carry_out
+from sadq.studies.sweep import Job, Stopped, carry_out, writing
 
 RETRIES = 10
 """Times that a fleet is begun again after its worker was lost."""
@@ -183,9 +183,10 @@ def _cluster(address: str | None) -> Iterator[Any]:
 @contextlib.contextmanager
 def _token(out: Path) -> Iterator[str]:
     """A file by whose name a worker sees whether it has the same folder."""
-    out.mkdir(parents=True, exist_ok=True)
     token = out / f".{uuid.uuid4().hex}.token"
-    token.touch()
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        token.touch()
     try:
         yield token.name
     finally:

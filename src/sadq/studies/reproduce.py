@@ -196,18 +196,19 @@ def _with_extras(judged: Judged, artefact: Artefact) -> dict[str, Any]:
 
 def _leave(out: Path, record: dict[str, Any], table: tables.Table, artefact: Artefact) -> Reproduction:
     """The record and a page of a result that is a table."""
-    out.mkdir(parents=True, exist_ok=True)
     page = out / REPORT / "index.html"
-    page.parent.mkdir(exist_ok=True)
-    write_atomically(page, tables.page(f"{record['artefact']}: {artefact.shows}", table).encode())
+    with sweep.writing(page):
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(page, tables.page(f"{record['artefact']}: {artefact.shows}", table).encode())
     write_record(out / RESULT, _plain(record))
     return Reproduction(_plain(record), tuple(table.lines()), out / RESULT, page)
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """A line for every arm and contrast: small, and still told apart by a comparison of versions."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, (_lines(record) + "\n").encode())
+    with sweep.writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (_lines(record) + "\n").encode())
 
 
 def _lines(value: Any, depth: int = 0) -> str:

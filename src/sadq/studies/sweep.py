@@ -1,8 +1,9 @@
 """A list of fleets, run one after the other in this process; what is finished stays, what was begun goes on."""
 
+import contextlib
 import gc
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,15 @@ def carry_out(
         del experiment
         jax.clear_caches()
         gc.collect()
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tells in a sentence why what comes of a sweep cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise SadqError(f"{path} cannot be written ({error.strerror}): give another folder with --out.") from error
 
 
 def finished(path: Path) -> dict[str, Any] | None:
