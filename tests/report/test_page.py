@@ -60,6 +60,22 @@ def test_the_headline_leads_with_time_and_has_the_statistics(pair: list[Path], t
     assert {each["setting"] for each in record["config_differences"]} == {"agent", "members: alpha"}
 
 
+def test_an_arm_that_never_gets_there_is_not_said_to(make_run: Make, tmp_path: Path) -> None:
+    rises = [(0.0, 0.9 + 0.01 * seed, 1.0, 1.0) for seed in range(10)]
+    stays = [(0.0, 0.1, 0.2, 0.3 + 0.01 * seed) for seed in range(10)]
+    some = [*rises[:3], *stays[3:]]
+
+    def headline(name: str, base: list[tuple[float, ...]], other: list[tuple[float, ...]]) -> str:
+        folders = [make_run(f"{name}-dqn", "dqn", base), make_run(f"{name}-c51", "c51", other)]
+        return read(write_report(folders, tmp_path / name, threshold=0.8)).text
+
+    worse = "c51 reaches a return of 0.80 in no seed within 3,000 steps, at least 3.5 times later than dqn"
+    assert worse in headline("worse", rises, stays)
+    better = "c51 reaches a return of 0.80 after 847 steps, at least 3.5 times sooner than dqn"
+    assert better in headline("better", stays, rises)
+    assert "c51 reaches a return of 0.80 in 3 of 10 seeds, after " in headline("some", rises, some)
+
+
 def test_the_page_is_one_file_without_references(pair: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     reader = read(write_report(pair, out, title="Mine"))

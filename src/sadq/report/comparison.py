@@ -1,6 +1,7 @@
 """What lines are worth: scores over their seeds, and one against another where like is compared with like."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -92,6 +93,13 @@ class Comparison:
             f"{self.other.label} and {self.base.label} on {self.environment} are not alike apart from what is "
             f"compared: {', '.join(words)}. Their difference may come from that, so no verdict is given."
         )
+
+    def reached(self, line: Line) -> int:
+        """How many seeds of one of the two get to the threshold, of those that were evaluated until the first one's end."""
+        found = line.returns[:, line.run.steps <= self.until] >= (
+            math.inf if self.threshold is None else self.threshold
+        )
+        return int(found.any(axis=1).sum())
 
     def contrast(self, name: str) -> Contrast | None:
         return next((one for one in self.contrasts if one.measure.name == name), None)

@@ -18,6 +18,7 @@ BADGES = {
     "unknown": "cannot be compared",
     "unlike": "not alike",
 }
+CLEAR = 1.05  # times sooner or later: less would be written as 1.0 times
 WITH_DETAILS = 8  # comparisons; of more, a headline would be a book
 
 
@@ -69,13 +70,24 @@ def finding(each: Comparison) -> str:
 def _told(each: Comparison, one: Contrast) -> str:
     better = one.outcome == "better"
     if one.measure.name == "steps_to_threshold":
-        slow, fast = (one.base.value, one.other.value) if better else (one.other.value, one.base.value)
-        times = f"{slow / fast:.1f} times " if fast > 0 else ""
-        reached = f"reaches a return of {number(each.threshold or 0.0)} after {one.other.value:,.0f} steps"
-        return f"{reached}, {times}{'sooner' if better else 'later'}"
+        arms = [(each.other, one.other.value), (each.base, one.base.value)]
+        (early, fast), (late, slow) = arms if better else arms[::-1]
+        # A seed that never gets there counts by the last step.
+        least = each.reached(early) == len(early.indices) and each.reached(late) < len(late.indices)
+        factor = slow / fast if fast > 0 else 0.0
+        times = f"{'at least ' * least}{factor:.1f} times " if factor >= CLEAR else ""
+        return f"reaches a return of {_when(each, one)}, {times}{'sooner' if better else 'later'}"
     if one.measure.name == "area_under_curve":
         return f"earns {'more' if better else 'less'} over the whole run"
     return f"ends {'higher' if better else 'lower'}"
+
+
+def _when(each: Comparison, one: Contrast) -> str:
+    """Which return after how many steps, and in how many seeds where it is not in all of them."""
+    threshold, reached, seeds = number(each.threshold or 0.0), each.reached(each.other), len(each.other.indices)
+    if reached == 0:
+        return f"{threshold} in no seed within {each.until:,} steps"
+    return f"{threshold}{f' in {reached} of {seeds} seeds,' * (reached < seeds)} after {one.other.value:,.0f} steps"
 
 
 def _number(one: Contrast) -> str:
