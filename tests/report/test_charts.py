@@ -80,6 +80,15 @@ def test_a_seed_that_never_arrives_is_never_counted(make_run: Make) -> None:
     assert trace.mean.tolist() == [0, 0.5, 0.5]
 
 
+def test_the_table_of_a_curve_says_nothing_where_a_run_was_not_yet(make_run: Make) -> None:
+    folders = [make_run("long", "dqn", [(0, 1, 2, 3)]), make_run("short", "c51", [(0, 9)], finished=False)]
+    lines = lines_of(load_all(folders))
+    traces = [trace_of(line, line.curves["returns"], False, 0) for line in lines]
+    drawn = charts.curves(Chart("Return", "", "Return"), traces, styles_of(lines))
+    rows = re.findall(r"<td>(.*?)</td>", drawn.partition("<tbody>")[2])
+    assert rows == ["0.00", "0.00", "1.00", "9.00", "2.00", "", "3.00", ""]
+
+
 def test_twins_share_a_colour_and_keep_it(make_run: Make) -> None:
     agents = ["dqn", "dqn+sadq", "double", "double+sadq", "c51"]
     lines = lines_of(load_all([make_run(agent, agent) for agent in agents]))

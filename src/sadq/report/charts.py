@@ -16,6 +16,7 @@ from sadq.report.traces import LINES_WITH_SEEDS, Trace
 
 SIZE = 1000  # units of a plot in both directions; it is stretched to the room it gets
 ROWS = 11  # of the table that stands for a curve
+NEAR = 0.05  # of the axis: further off than this no value is shown, beside a cursor (script.js) as in that table
 
 
 @dataclass(frozen=True)
@@ -204,13 +205,14 @@ def _values(chart: Chart, traces: Sequence[Trace]) -> str:
     places = every_place(traces)
     chosen = places[np.unique(np.linspace(0, len(places) - 1, min(ROWS, len(places))).round().astype(int))]
     shown: Callable[[float], str] = (lambda value: f"{value:,.0f}") if chart.steps else compact
-    rows = []
-    for place in chosen:
-        near = [int(np.abs(trace.x - place).argmin()) if trace.x.size else None for trace in traces]
-        cells = [
-            "" if at is None or trace.x[at] > place and at == 0 else _said(trace, at)
-            for trace, at in zip(traces, near, strict=True)
-        ]
-        rows.append((shown(float(place)), *cells))
+    reach = NEAR * (places[-1] - places[0])
+
+    def near(trace: Trace, place: float) -> str:
+        at = int(np.abs(trace.x - place).argmin())
+        return _said(trace, at) if abs(trace.x[at] - place) <= reach else ""
+
+    rows = [
+        (shown(float(place)), *(near(trace, place) if trace.x.size else "" for trace in traces)) for place in chosen
+    ]
     head = (chart.x_label, *(trace.label for trace in traces))
     return markup.folded("Values as a table", markup.table(head, rows, f"{chart.title}: mean and 95% interval"))
