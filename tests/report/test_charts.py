@@ -76,8 +76,10 @@ def test_a_profile_is_the_share_of_runs_at_or_above() -> None:
 
 def test_a_seed_that_never_arrives_is_never_counted(make_run: Make) -> None:
     (line,) = lines_of(load_all([make_run("a", curves=[(0, 1, 1), (0, 0, 0)])]))
-    trace = reached_by(line, np.array([900.0, 2000.0]), 2000.0, 0)
+    trace = reached_by(line, 0.9, 0)
     assert trace.mean.tolist() == [0, 0.5, 0.5]
+    (line,) = lines_of(load_all([make_run("b", curves=[(0, 0, 1), (0, 1, 0)])]))
+    assert reached_by(line, 1.0, 0).mean.tolist() == [0, 0.5, 1], "one at the very last evaluation, one that fell back"
 
 
 def test_the_table_of_a_curve_says_nothing_where_a_run_was_not_yet(make_run: Make) -> None:

@@ -14,7 +14,6 @@ from sadq.report.runs import Floats
 from sadq.report.stats import generator_for, interval, number
 from sadq.report.styles import Style, class_of
 from sadq.report.traces import SMOOTHED_FROM, grid_of, profile_of, reached_by, trace_of
-from sadq.report.verdicts import STEPS_TO_THRESHOLD
 
 MATRIX = range(3, 13)  # lines of which every pair is shown: two are one comparison, and more than 12 fill no page
 RECORDED = {
@@ -122,12 +121,8 @@ class Section:
     def _reached(self) -> str:
         if self.threshold is None:
             return ""
-        traces = []
-        for line in (line for line in self.lines if line.run.steps.size > 1):
-            last = float(line.run.last_step)
-            times = np.array([*by_seed(line, STEPS_TO_THRESHOLD.name, int(last), self.threshold).values()])
-            if np.isfinite(times).any():
-                traces.append(reached_by(line, times, last, self.seed))
+        shown = [line for line in self.lines if line.run.steps.size > 1 and np.isfinite(line.returns).any()]
+        traces = [reached_by(line, self.threshold, self.seed) for line in shown]
         caption = f"The share of seeds that have reached a return of {number(self.threshold)} by then."
         return charts.curves(
             Chart("Seeds at the threshold", caption, "Share of seeds", until=self.until), traces, self.styles

@@ -67,13 +67,10 @@ def grid_of(scores: Sequence[Floats]) -> Floats:
     return np.linspace(known[0], known[-1], GRID) if known.size > 1 else known[:0]
 
 
-def reached_by(line: Line, times: Floats, last: float, seed: int) -> Trace:
+def reached_by(line: Line, threshold: float, seed: int) -> Trace:
     """The share of a line's seeds that have reached the threshold by each of its evaluations."""
     x = line.run.steps.astype(np.float64)
-    x = x[x <= last]
-    known = times[np.isfinite(times)]
-    # A seed that never got there is given the last step; only one that did counts as there.
-    reached = ((known[:, None] <= x[None, :]) & (known[:, None] < last)).astype(np.float64)
+    reached = np.maximum.accumulate(line.returns >= threshold, axis=1).astype(np.float64)
     generator = generator_for(seed, line.run.name, line.label, "reached")
     mean, low, high = curve_interval(reached, generator, RESAMPLES)
     return Trace(line.label, x, mean, low, high, x[:0], np.zeros((0, 0)))
