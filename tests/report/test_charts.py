@@ -46,6 +46,20 @@ def test_tick_labels_are_short(value: float, words: str) -> None:
     assert compact(value) == words
 
 
+@pytest.mark.parametrize("offset", [0.0, 123_456.0, -5e6, 1e9])
+@pytest.mark.parametrize("range_", [0.3, 1.0, 7.0, 1e4])
+def test_no_two_ticks_read_alike(offset: float, range_: float) -> None:
+    scale = scale_of([np.array([offset, offset + range_])])
+    words = [word for _, word in scale.words()]
+    assert len(set(words)) == len(words) > 2, words
+    assert all(len(word) < 16 for word in words), words
+
+
+def test_ticks_are_as_short_as_they_can_be() -> None:
+    assert [word for _, word in scale_of([np.array([123_450.0, 123_460.0])]).words()][:2] == ["123.45k", "123.452k"]
+    assert [word for _, word in scale_of([np.array([0.0, 0.9])]).words()][:3] == ["0", "0.2", "0.4"]
+
+
 def test_long_curves_are_thinned_without_losing_their_mean() -> None:
     steps, values = np.arange(10_001), np.vstack([np.arange(10_001.0), np.full(10_001, np.nan)])
     values[0, 50] = np.nan

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 import numpy as np
 
 from sadq.report import markup
 from sadq.report.runs import Floats
-from sadq.report.scales import Scale, compact, scale_of, steps_scale
+from sadq.report.scales import Scale, compact, scale_of, spacing, steps_scale
 from sadq.report.stats import Estimate, interval, number
 from sadq.report.styles import Style, class_of
 from sadq.report.traces import LINES_WITH_SEEDS, Trace
@@ -177,7 +178,7 @@ def _said(trace: Trace, index: int) -> str:
 
 def _data(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style], x: Scale, y: Scale) -> str:
     """What the cursor needs: places on the axes as shares, and the words to say there."""
-    shown = _spoken_steps if chart.steps else compact
+    shown = _spoken_steps if chart.steps else _among(every_place(traces))
     lines = [
         {
             "label": trace.label,
@@ -196,6 +197,11 @@ def _spoken_steps(value: float) -> str:
     return f"{value:,.0f} steps"
 
 
+def _among(places: Floats) -> Callable[[float], str]:
+    """Places of an axis in as many digits as tell them apart."""
+    return partial(compact, apart=spacing(places))
+
+
 def _rounded(values: Floats) -> list[float | None]:
     return [round(float(value), 4) if np.isfinite(value) else None for value in values]
 
@@ -204,7 +210,7 @@ def _values(chart: Chart, traces: Sequence[Trace]) -> str:
     """Some of the values as a table, for readers who do not see the curve, and for paper."""
     places = every_place(traces)
     chosen = places[np.unique(np.linspace(0, len(places) - 1, min(ROWS, len(places))).round().astype(int))]
-    shown: Callable[[float], str] = (lambda value: f"{value:,.0f}") if chart.steps else compact
+    shown: Callable[[float], str] = (lambda value: f"{value:,.0f}") if chart.steps else _among(chosen)
     reach = NEAR * (places[-1] - places[0])
 
     def near(trace: Trace, place: float) -> str:

@@ -30,7 +30,7 @@ class Scale:
 
     def words(self) -> list[tuple[float, str]]:
         """(share, what stands there) of every tick."""
-        return [(float(self([tick])[0]), compact(tick)) for tick in self.ticks]
+        return [(float(self([tick])[0]), compact(tick, spacing(self.ticks))) for tick in self.ticks]
 
 
 def scale_of(values: Sequence[Floats], logarithmic: bool = False, ticks: int = 5, holds: Sequence[float] = ()) -> Scale:
@@ -72,16 +72,22 @@ def _round_step(rough: float) -> float:
     return next(part * magnitude for part in ROUND if part * magnitude >= 0.9 * rough)
 
 
-def compact(value: float) -> str:
-    """`40k`, `1.5M`, `0.25`, `1e-5`: as short as a tick's label must be."""
+def spacing(values: Sequence[float] | Floats) -> float:
+    """Between the two nearest; 0 where there are fewer."""
+    return float(np.diff(values).min()) if len(values) > 1 else 0.0
+
+
+def compact(value: float, apart: float = 0.0) -> str:
+    """`40k`, `1.5M`, `0.25`, `1e-5`: as short as a tick's label must be that is told from the next, so far `apart`."""
     size = abs(value)
+    enough = math.ceil(math.log10(size / apart)) + 2 if size > apart > 0 else 0
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= unit * 0.9999:
-            return _signed(f"{size / unit:.4g}{letter}", value)
+            return _signed(f"{size / unit:.{max(4, enough)}g}{letter}", value)
     if 0 < size < 1e-3:
         digits, _, exponent = f"{size:.3g}".partition("e")
         return _signed(f"{digits}e{int(exponent)}" if exponent else f"{size:.0e}".replace("e-0", "e-"), value)
-    return _signed(f"{size:.6g}", value)
+    return _signed(f"{size:.{max(6, enough)}g}", value)
 
 
 def _signed(text: str, value: float) -> str:
