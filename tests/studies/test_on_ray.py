@@ -111,6 +111,27 @@ def test_an_interrupted_sweep_stops_its_tasks_and_goes_on_without_the_cluster(
     assert_same_scores(jobs[1:], here, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"cpus": 64.0}, "This machine has not 64 cores and 0 GPUs for a fleet: give fewer with --ray-cpus"),
+        ({"gpus": 8.0}, "This machine has not 1 cores and 8 GPUs"),
+        ({"cpus": -1.0}, "Ray cannot give -1 cores .*negative"),
+        ({"cpus": float("nan")}, "Ray cannot give nan cores"),
+        ({"gpus": float("inf")}, "Ray cannot give 1 cores and inf GPUs"),
+    ],
+)
+def test_what_no_machine_has_is_refused_rather_than_waited_for(cluster, jobs, tmp_path, asked, sentence):
+    with pytest.raises(SadqError, match=sentence):
+        sweep.run(jobs, tmp_path, quiet=True, runner=RayRunner(**asked))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cluster_elsewhere_may_grow(cluster, capsys):
+    RayRunner("auto", cpus=64.0)._task(ray)
+    assert "no machine of the cluster has 64 cores and 0 GPUs for a fleet now" in capsys.readouterr().err
+
+
 def test_what_is_wrong_on_a_worker_is_one_sentence_here(cluster, jobs, tmp_path):
     odd = dataclasses.replace(jobs[0], config=dataclasses.replace(jobs[0].config, buffer_size=2 * 10**9))
     with pytest.raises(SadqError, match="The fleet needs .* GB for 3 members"):

@@ -44,17 +44,31 @@ class RayRunner:
         if not jobs:
             return
         with _cluster(self.address) as ray, _token(out) as token:
+            task = self._task(ray)
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
             keeper = ray.remote(Keeper).options(num_cpus=0, scheduling_strategy=here).remote(str(out.resolve()))
-            task = ray.remote(fleet).options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)
             where = _Where(str(out.resolve()), token, self.shared, self.modules, _search_path(), _compilation_cache())
             refs = {
                 task.remote(keeper, job.name, to_json(job.config), job.folder, environment, where, job.notes): job
                 for job in jobs
             }
             _follow(ray, refs, keeper, display)
+
+    def _task(self, ray: Any) -> Any:
+        """What a fleet runs as; refused where nothing here could ever run it, for Ray would wait without a word."""
+        asked = f"{self.cpus:g} cores and {self.gpus:g} GPUs for a fleet"
+        try:
+            task = ray.remote(fleet).options(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)
+        except (ValueError, OverflowError) as error:
+            raise SadqError(f"Ray cannot give {asked} ({error}): choose other --ray-cpus and --ray-gpus.") from error
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(one.get("CPU", 0) >= self.cpus and one.get("GPU", 0) >= self.gpus for one in alive):
+            if self.address is None:
+                raise SadqError(f"This machine has not {asked}: give fewer with --ray-cpus and --ray-gpus.")
+            Display.say(f"no machine of the cluster has {asked} now: they wait until one has")
+        return task
 
 
 @dataclass(frozen=True)
