@@ -41,6 +41,15 @@ def test_a_job_begun_again_after_a_loss_counts_from_where_it_is(clock):
     assert shown.share == pytest.approx(0.4)
 
 
+def test_news_that_arrive_after_the_end_change_nothing(clock, capsys, monkeypatch):
+    monkeypatch.setattr(display.sys.stderr, "isatty", lambda: True)
+    with Display([("a", 100), ("b", 100)]) as shown:
+        shown.started("a", 0, 100, "10.0.0.7, process 5")
+        shown.finished("a")
+        shown.update("a", progress(50))  # on a cluster what a worker tells and that it is done take different ways
+        assert shown.share == 0.5
+
+
 def test_lines_now_and_then_where_there_is_no_terminal(clock, capsys):
     with Display([("dqn", 100), ("dqn+sadq", 100)]) as shown:
         shown.reused("dqn")

@@ -86,6 +86,8 @@ class Display:
             self.say(f"{name} ({number} of {len(self.work)}){place and f' on {place}'}{resumed}")
 
     def update(self, name: str, progress: Progress) -> None:
+        if self.done[name] == 1.0:  # news of a worker may arrive after that it is done
+            return
         self.done[name] = progress.step / progress.steps
         if self.quiet:
             return
