@@ -12,7 +12,7 @@ import numpy as np
 
 from sadq.errors import SadqError
 from sadq.experiment.evaluations import mean_return
-from sadq.experiment.folder import RunFolder
+from sadq.experiment.folder import EVALUATIONS, RunFolder
 from sadq.experiment.scores import final_return
 from sadq.report import stats, verdicts
 from sadq.report.stats import Estimate, interval, number
@@ -33,6 +33,8 @@ class Outcome:
         self.result: dict[str, Any] = result or {}
         self.seeds = [member["seed"] for member in self.header["members"]]
         rows = self.run.evaluations
+        if not rows:
+            raise SadqError(f"{folder} has no evaluations: restore its {EVALUATIONS}, or train it again elsewhere.")
         self.steps = np.array(sorted({row["step"] for row in rows}))
         places = {step: column for column, step in enumerate(self.steps.tolist())}
         self.returns = np.full((len(self.seeds), self.steps.size), np.nan)
