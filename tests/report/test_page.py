@@ -213,6 +213,16 @@ def test_divergence_and_unfinished_runs_are_named(make_run: Make, tmp_path: Path
     json.loads((tmp_path / "out" / "report.json").read_text(), parse_constant=lambda name: pytest.fail(name))
 
 
+def test_a_model_that_diverged_is_named(make_run: Make, tmp_path: Path) -> None:
+    run = make_run("a", "dqn+sadq", [(0, 1), (0, 2)], seeds=[4, 5])
+    result = json.loads((run / "result.json").read_text())
+    result["members"][1]["model_diverged_at"] = 700
+    (run / "result.json").write_text(json.dumps(result))
+    text = read(write_report([run], tmp_path / "out")).text
+    assert "a: the model of seed 5 diverged at step 700 and kept its last finite parameters" in text
+    assert text.count("diverged at step") == 1, "its values did not"
+
+
 def test_names_from_files_cannot_become_markup(make_run: Make, tmp_path: Path) -> None:
     evil = "<script>alert('1')</script>\"&"
     folder = make_run("a", f"{evil}+sadq", environment=f"../{evil}", config={evil: evil})

@@ -85,6 +85,22 @@ def test_the_page_corrects_over_the_same_comparisons(compared):
                     assert shown[key] == measure[key], (page, name, key)
 
 
+def test_what_diverged_is_among_the_notes_and_a_run_without_evaluations_is_refused(compared, tmp_path):
+    shutil.copytree(compared[0] / "runs" / "dqn+sadq", tmp_path / "run")
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result["members"][0] |= {"status": "diverged", "diverged_at": 1200}
+    result["members"][2] |= {"model_diverged_at": 600}
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    arm = sadq.studies.arms.Arm.parse("dqn+sadq")
+    assert Judged("BitFlip-2", [Outcome(arm, tmp_path / "run")], {}).notes == [
+        "dqn+sadq: seed 0 diverged at step 1,200 and stood still after.",
+        "dqn+sadq: the model of seed 2 diverged at step 600 and stood still after.",
+    ]
+    (tmp_path / "run" / "evaluations.jsonl").write_text("")
+    with pytest.raises(SadqError, match="has no evaluations: restore its evaluations.jsonl"):
+        Outcome(arm, tmp_path / "run")
+
+
 def test_nothing_learned_leaves_nothing_to_reach(compared):
     outcome = compared[1].judged.outcomes[0]
     scores = outcome.scores(None)

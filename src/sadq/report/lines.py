@@ -130,5 +130,10 @@ def notes_on(run: Run, lines: Sequence[Line]) -> Iterator[str]:
                 f"{run.name}: seed {member.seed} diverged at step {member.diverged_at:,} and kept its last finite "
                 "parameters from then on; its evaluations are included."
             )
+        if member.model_diverged_at is not None:
+            yield (
+                f"{run.name}: the model of seed {member.seed} diverged at step {member.model_diverged_at:,} and kept its "
+                "last finite parameters from then on; its values went on learning."
+            )
     for repeated in sorted(set(range(len(run.members))) - {index for line in lines for index in line.indices}):
         yield f"{run.name}: member {repeated} repeats the seed and settings of another and is counted once."

@@ -31,6 +31,7 @@ class Member:
     seed: int
     settings: dict[str, Any]
     diverged_at: int | None
+    model_diverged_at: int | None = None
 
     @property
     def diverged(self) -> bool:
@@ -74,7 +75,8 @@ class Run:
         self.members = []
         for member, outcome in zip(listed, outcomes if known else [{}] * len(listed), strict=True):
             settings = {name: value for name, value in member.items() if name != "seed"}
-            self.members.append(Member(member["seed"], settings, outcome.get("diverged_at")))
+            ends = outcome.get("diverged_at"), outcome.get("model_diverged_at")
+            self.members.append(Member(member["seed"], settings, *ends))
 
         steps, tables = _table(self.folder / "evaluations.jsonl", len(listed), ("step", "returns", "overestimation"))
         written = np.isfinite(tables["step"])
@@ -171,7 +173,9 @@ def _header(folder: Path) -> dict[str, Any]:
 
 
 def _is_outcome(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("diverged_at"), int | None)
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(value.get(name), int | None) for name in ("diverged_at", "model_diverged_at"))
 
 
 def _object(text: bytes) -> dict[str, Any]:

@@ -124,11 +124,13 @@ class Judged:
     @property
     def notes(self) -> list[str]:
         """What a reader of the numbers must know."""
+        parts = {"diverged_at": "seed {}", "model_diverged_at": "the model of seed {}"}
         return [
-            f"{outcome.arm.label}: seed {member['seed']} diverged at step {member['diverged_at']:,} and stood still after."
+            f"{outcome.arm.label}: {what.format(member['seed'])} diverged at step {member[name]:,} and stood still after."
             for outcome in self.outcomes
             for member in outcome.result["members"]
-            if member["status"] == "diverged"
+            for name, what in parts.items()
+            if member.get(name) is not None
         ]
 
     def as_dict(self) -> dict[str, Any]:
