@@ -116,6 +116,10 @@ def test_the_threshold_lies_between_untrained_agents_and_the_best_arm() -> None:
     assert verdicts.common_threshold([0.0, 20.0], [[100.0] * 4, [110.0] * 4]) == pytest.approx(10 + 0.8 * 100)
     assert verdicts.common_threshold([-500.0], [[-80.0] * 3]) == pytest.approx(-500 + 0.8 * 420)
     assert verdicts.common_threshold([1.0], [[1.0] * 3, [0.5] * 3]) is None, "nothing was learned"
+    lost = [1.0, np.nan, np.nan, 1.0]
+    for final in ([lost, [2.0] * 4], [[2.0] * 4, lost], [[2.0] * 4, [np.nan]]):
+        assert verdicts.common_threshold([np.nan, 0.0], final) == pytest.approx(1.6), "whichever arm lacks a score"
+    assert verdicts.common_threshold([0.0], [[np.nan]]) is None is verdicts.common_threshold([np.nan], [[1.0]])
 
 
 def test_curves_that_are_evaluated_at_other_steps_end_at_one_step() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from sadq.errors import SadqError
 from sadq.experiment.scores import final_return
 from sadq.report import likeness, stats, verdicts
@@ -150,12 +148,9 @@ def thresholds_of(lines: Sequence[Line], given: float | None = None) -> dict[str
     found: dict[str, float | None] = {}
     for environment in dict.fromkeys(line.environment for line in lines):
         here = [line for line in lines if line.environment == environment and line.run.steps.size > 1]
-        first = np.concatenate([line.returns[:, 0] for line in here]) if here else np.zeros(0)
-        final = [scores[np.isfinite(scores)] for line in here if (scores := line.scores()["final_return"]).size]
-        final = [scores for scores in final if scores.size]
-        found[environment] = given
-        if given is None and np.isfinite(first).any() and final:
-            found[environment] = verdicts.common_threshold(first.tolist(), [scores.tolist() for scores in final])
+        first = [value for line in here for value in line.returns[:, 0].tolist()]
+        learned = verdicts.common_threshold(first, [line.scores()["final_return"] for line in here])
+        found[environment] = learned if given is None else given
     return found
 
 

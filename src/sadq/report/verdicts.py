@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sadq.errors import SadqError
 from sadq.experiment.scores import area_under_curve, final_return, steps_to_threshold
@@ -56,14 +57,17 @@ def measured(steps: Integers, returns: Floats, threshold: float | None, until: f
     }
 
 
-def common_threshold(first: Sequence[float], final: Sequence[Sequence[float]]) -> float | None:
+def common_threshold(first: ArrayLike, final: Sequence[ArrayLike]) -> float | None:
     """A return that is worth reaching: 80% of the way from untrained agents to the best arm.
 
     `first` has the evaluations at step 0 of all arms together, `final` each arm's final returns; so it favours no arm.
-    None where nothing was learned: there is nothing to reach.
+    Values that are not known are left out. None where nothing was learned: there is nothing to reach.
     """
-    start = float(np.nanmean(first))
-    best = max(float(stats.interquartile_mean(np.asarray(each, np.float64))) for each in final)
+    begins, *ends = (known[np.isfinite(known)] for known in (np.asarray(each, np.float64) for each in (first, *final)))
+    ends = [each for each in ends if each.size]
+    if not begins.size or not ends:
+        return None
+    start, best = float(begins.mean()), max(float(stats.interquartile_mean(each)) for each in ends)
     return start + THRESHOLD_SHARE * (best - start) if best > start else None
 
 

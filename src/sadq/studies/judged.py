@@ -68,7 +68,7 @@ class Judged:
         if self.threshold_given is not None:
             return self.threshold_given
         first = [value for outcome in self.outcomes for value in outcome.returns[:, 0].tolist()]
-        return verdicts.common_threshold(first, [final_return(outcome.returns).tolist() for outcome in self.outcomes])
+        return verdicts.common_threshold(first, [final_return(outcome.returns) for outcome in self.outcomes])
 
     @cached_property
     def scores(self) -> dict[str, dict[str, dict[int, float]]]:
