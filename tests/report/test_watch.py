@@ -111,6 +111,9 @@ def test_a_run_that_is_yet_to_begin_is_waited_for(tmp_path: Path, make_run: Make
     assert "dqn on BitFlip" in watched.page()[1].decode()
     with pytest.raises(SadqError, match="not a folder"):
         Watched([tmp_path / "nowhere"])
+    for refresh in (float("inf"), float("nan"), 0.0):
+        with pytest.raises(SadqError, match="refresh = .* must be above 0 seconds and finite"):
+            Watched([tmp_path / "runs"], refresh=refresh)
 
 
 def test_ctrl_c_stops_it_cleanly(make_run: Make) -> None:

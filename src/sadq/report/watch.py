@@ -1,6 +1,7 @@
 """`sadq watch`: the same page on this machine alone, made anew while its runs go on."""
 
 import hashlib
+import math
 import signal
 import threading
 import time
@@ -33,6 +34,8 @@ class Watched:
                 raise SadqError(
                     f"{run} is not a folder, so there is no run to watch: name run folders, or one that will hold some."
                 )
+        if not 0 < refresh < math.inf:
+            raise SadqError(f"refresh = {refresh} must be above 0 seconds and finite.")
         self.runs, self.title, self.seed, self.refresh = [Path(run) for run in runs], title, seed, refresh
         self._lock = threading.Lock()
         self._seen: tuple[object, ...] | None = None
