@@ -50,6 +50,14 @@ def test_every_command_knows_its_own_options():
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "option"), [("controlled --only", "--only"), ("--only --quick controlled", "--only"), ("x --log", "--log")]
+)
+def test_an_option_of_several_values_takes_at_least_one(line, option):
+    with pytest.raises(SadqError, match=f"^{option} was given without a value: "):
+        arranged(line.split(), studies.KINDS["reproduce"], Train)
+
+
 class Made(Exception):
     """What would be run."""
 
@@ -78,6 +86,8 @@ def test_a_single_seed_and_a_count_of_seeds(made):
     assert made("--seed=7 acrobot dqn").seeds == (7,)
     assert made("acrobot dqn --seeds 7").seeds == tuple(range(7))
     assert made("--seeds 3 7 acrobot dqn").seeds == (3, 7)
+    with pytest.raises(SadqError, match="^seeds = 300000000 must be how many, from 1 to 100,000"):
+        commands.run("train", ["acrobot", "dqn", "--seeds", "300000000"])
     assert made("--steps 99 acrobot dqn") == dataclasses.replace(made("acrobot dqn"), steps=99)
 
 

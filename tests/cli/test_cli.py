@@ -126,6 +126,14 @@ def test_without_json_the_result_is_told_in_words_and_quiet_hides_the_progress(t
     assert len(printed.err.splitlines()) == 1
 
 
+def test_members_of_a_fleet_of_games_are_told_apart(capsys):
+    member = {"game": "Pong", "seed": 3, "alpha": 0.2, "final_return": -20.5, "status": "ok"}
+    result = {"steps": 1, "wall_seconds": 1.0, "steps_per_second": 1.0, "compile_seconds": 0.0, "run": "x"}
+    commands._tell_result(result | {"members": [member, member | {"game": "Hero"}]}, False)
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in told[:2]] == ["Pong, seed 3, alpha 0.2", "Hero, seed 3, alpha 0.2"]
+
+
 def test_evaluating_plays_the_newest_checkpoint(trained, capsys):
     path, _, _ = trained
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from sadq.axes import AXES
+from sadq.errors import SadqError
 from sadq.experiment.config import Config
 
 NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
@@ -39,6 +40,8 @@ def arranged(arguments: list[str], *commands: type) -> list[str]:
         if bool in typing.get_args(hint) and truth is not None:
             words[0] = truth.capitalize()
         count = _values(words, hint)
+        if count == 0 and typing.get_origin(hint) is tuple:  # which would be read as a choice of none
+            raise SadqError(f"{word} was given without a value: write one or more after it, or leave it out.")
         options += words[:count]
         del words[:count]
     return free + options

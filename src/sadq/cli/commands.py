@@ -18,6 +18,7 @@ from sadq.cli.main import DIVERGED, INTERRUPTED, TAKES
 from sadq.cli.options import import_modules, parse, read_config
 from sadq.cli.words import split, take
 from sadq.errors import SadqError
+from sadq.experiment.arguments import seeds_of
 from sadq.experiment.presets import PRESETS, agent_fields, preset
 
 Json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON on the last line.")]
@@ -63,7 +64,7 @@ def train(arguments: list[str]) -> int:
     changes = agent_fields(base, positional[1] if len(positional) > 1 else None)
     options, config = read_config(Train, flags, base, "sadq train PRESET [AGENT]", **changes)
     if any(word.split("=")[0] == "--seeds" for word in flags) and len(config.seeds) == 1:
-        config = dataclasses.replace(config, seeds=tuple(range(config.seeds[0])))
+        config = dataclasses.replace(config, seeds=seeds_of(config.seeds[0]))
     prepare_jax(config.deterministic)
     from sadq.experiment.run import create
 
@@ -238,7 +239,8 @@ def _tell(words: Iterable[str], result: dict[str, Any], as_json: bool) -> int:
 
 
 def _named(member: dict[str, Any]) -> str:
-    return f"seed {member['seed']}" + ("" if member["alpha"] is None else f", alpha {member['alpha']:g}")
+    game = f"{member['game']}, " if "game" in member else ""  # of a fleet that plays several
+    return f"{game}seed {member['seed']}" + ("" if member["alpha"] is None else f", alpha {member['alpha']:g}")
 
 
 def _drive(experiment: Any, as_json: bool, quiet: bool, logs: Iterable[str] = ()) -> int:
