@@ -20,8 +20,9 @@ import numpy as np
 from measure import say, write_json
 
 from sadq.experiment.folder import CONFIG
+from sadq.experiment.opening import create, reopen
 from sadq.experiment.presets import preset
-from sadq.experiment.run import Experiment, create, reopen
+from sadq.experiment.run import Experiment
 
 UNFINISHED = ".unfinished"
 LAST = ("delta_q", "disagreement", "greedy_minus_mixed", "model_", "q")

@@ -27,9 +27,10 @@ from sadq.experiment import checkpoint
 from sadq.experiment.build import hyper_of, make_learner, make_loop
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CHECKPOINTS
+from sadq.experiment.opening import create, reopen
 from sadq.experiment.presets import preset
 from sadq.experiment.ranking import Judge, summary
-from sadq.experiment.run import Experiment, create, reopen
+from sadq.experiment.run import Experiment
 from sadq.experiment.stored import restored
 from sadq.networks import Nature, Quantile
 

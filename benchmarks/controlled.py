@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from sadq.experiment.opening import create
 from sadq.experiment.presets import preset
-from sadq.experiment.run import create
 from sadq.report import stats
 
 PRESETS = ("acrobot", "bitflip", "cartpole")

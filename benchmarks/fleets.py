@@ -40,8 +40,8 @@ def work(jobs: Any, lock: Any, options: argparse.Namespace, until: float) -> Non
     """One process: fleets until none is left, or no time for another."""
     from measure import say
 
+    from sadq.experiment.opening import create
     from sadq.experiment.presets import preset
-    from sadq.experiment.run import create
     from sadq.studies.arms import Arm
 
     while time.time() < until:

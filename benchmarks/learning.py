@@ -21,8 +21,8 @@ import machine
 from measure import say, write_json
 
 from sadq.agents import AGENTS
+from sadq.experiment.opening import create
 from sadq.experiment.presets import preset
-from sadq.experiment.run import create
 
 
 def changed(config: Any, setting: str) -> Any:

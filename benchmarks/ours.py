@@ -16,8 +16,9 @@ from updates import PRESET, REFERENCE, config_of, full_replay, once, outside_lea
 
 from sadq.experiment.build import MAX_CHUNK
 from sadq.experiment.config import Config, Epsilon
+from sadq.experiment.opening import create
 from sadq.experiment.presets import preset
-from sadq.experiment.run import Progress, create
+from sadq.experiment.run import Progress
 
 COLLECTS = 2
 """Learning phases in one timed call of `agents`: long beside a call's overhead, short beside the machine's moods."""

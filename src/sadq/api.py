@@ -24,8 +24,9 @@ from sadq.experiment.compiled import keep_compiled
 from sadq.experiment.config import Config
 from sadq.experiment.evaluate import evaluate_experiment, film_experiment
 from sadq.experiment.folder import RunFolder, replacing_folder
+from sadq.experiment.opening import create, reopen
 from sadq.experiment.progress import display
-from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.run import Callback, Experiment
 from sadq.experiment.stored import POLICY_ONLY, SPACES, Stored, spaces_of
 from sadq.exploration import Behaviour
 from sadq.fleet.members import explore, greedy_actions

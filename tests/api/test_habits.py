@@ -14,7 +14,7 @@ from sadq.errors import SadqWarning
 from sadq.experiment.evaluate import evaluate_run
 from sadq.experiment.folder import EVALUATIONS
 from sadq.experiment.lock import LOCK
-from sadq.experiment.run import reopen
+from sadq.experiment.opening import reopen
 from sadq.experiment.storage import write_json
 
 

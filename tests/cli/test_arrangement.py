@@ -70,7 +70,7 @@ def made(monkeypatch, tmp_path):
     def create(config, out):
         raise Made(config)
 
-    monkeypatch.setattr("sadq.experiment.run.create", create)
+    monkeypatch.setattr("sadq.experiment.opening.create", create)
     monkeypatch.setattr(commands, "prepare_jax", lambda _: None)
 
     def config(line):

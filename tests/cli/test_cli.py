@@ -19,7 +19,7 @@ from sadq.agents import AGENTS
 from sadq.cli import commands
 from sadq.cli import main as cli
 from sadq.core.gates import BatchReliability
-from sadq.experiment import checkpoint, progress, run, storage
+from sadq.experiment import checkpoint, opening, progress, run, storage
 from sadq.experiment.config import Config
 from sadq.experiment.presets import PRESETS
 from sadq.networks import Scalar
@@ -278,7 +278,7 @@ BAD_LINES = {
     "train cartpole --steps 0": "steps = 0 must be a whole number of at least 1.",
     "train cartpole --json yes": "Unknown agent 'yes': expected one of dqn",
     "train cartpole dqn --json yes": "`sadq train` takes a preset and an agent, not ['cartpole', 'dqn', 'yes']",
-    "train cartpole --seeds 0": "No seeds were given",
+    "train cartpole --seeds 0": "seeds = 0 must be how many, from 1 to 100,000",
     "train cartpole --seeds 1 1": "A seed appears twice",
     "train cartpole --seeds -2": "Seeds (-2,) must lie in",
     "train cartpole --seeds one": "--seeds cannot be 'one'",
@@ -439,7 +439,7 @@ def test_ctrl_c_before_the_first_step_is_one_sentence_too(tmp_path, monkeypatch,
 
 
 def test_a_terminal_gets_a_bar_with_what_is_done_and_what_is_left(monkeypatch, capsys):
-    experiment = run.create(TINY, None)
+    experiment = opening.create(TINY, None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "200")
     with progress.display(experiment) as update:
@@ -449,7 +449,7 @@ def test_a_terminal_gets_a_bar_with_what_is_done_and_what_is_left(monkeypatch, c
 
 
 def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(monkeypatch, capsys):
-    experiment, clock = run.create(TINY, None), iter([0.0, 1.0, 20.0, 21.0, 22.0])
+    experiment, clock = opening.create(TINY, None), iter([0.0, 1.0, 20.0, 21.0, 22.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     with progress.display(experiment) as update:
         for step in (200, 2_000, 2_200, TINY.steps):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tiny_runs
 
-from sadq.experiment import run, stored
-from sadq.experiment.run import Experiment, create, reopen
+from sadq.experiment import opening, run, stored
+from sadq.experiment.opening import create, reopen
+from sadq.experiment.run import Experiment
 from sadq.fleet.members import Evaluation
 
 CHUNKS = 4
@@ -77,8 +78,8 @@ def stub_loops(monkeypatch) -> type[StubLoop]:
     monkeypatch.setattr(
         run, "make_loop", lambda config, _, chunk, origin=0: StubLoop(len(run.members_of(config)), chunk)
     )
-    monkeypatch.setattr(run, "check_memory", lambda *_: 0)
-    monkeypatch.setattr(run, "make_learner", lambda *_: None)
+    monkeypatch.setattr(opening, "check_memory", lambda *_: 0)
+    monkeypatch.setattr(opening, "make_learner", lambda *_: None)
     monkeypatch.setattr(stored, "_template", lambda config, _: jnp.zeros((len(run.members_of(config)), 2)))
     return StubLoop
 

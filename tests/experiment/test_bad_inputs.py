@@ -23,8 +23,8 @@ from sadq.envs.registry import make
 from sadq.errors import SadqError
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.lock import LOCK
+from sadq.experiment.opening import reopen
 from sadq.experiment.records import from_json, to_json
-from sadq.experiment.run import reopen
 from sadq.networks import Dense
 
 SECONDS = 10.0

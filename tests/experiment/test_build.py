@@ -17,9 +17,9 @@ from sadq.errors import SadqError
 from sadq.experiment import build
 from sadq.experiment.build import check_memory, hyper_of, make_learner, members_of
 from sadq.experiment.config import Config
+from sadq.experiment.opening import create
 from sadq.experiment.presets import return_range
 from sadq.experiment.ranges import EARLIER
-from sadq.experiment.run import create
 from sadq.exploration import (
     Behaviour,
     Best,

@@ -19,9 +19,9 @@ from sadq.core.optimisers import RMSprop
 from sadq.dynamics.gaussian import Gaussian
 from sadq.errors import SadqError
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
+from sadq.experiment.opening import create
 from sadq.experiment.presets import PRESETS, preset
 from sadq.experiment.records import from_json, to_json
-from sadq.experiment.run import create
 from sadq.exploration import Behaviour, Best, Counteractive, EpsilonZ, RandomAction, Thompson, UpperConfidence
 from sadq.networks import Bayesian, Categorical, Dense, Fraction, Implicit, Quantile, Scalar
 from sadq.replay.samplers import Prioritised, Uniform

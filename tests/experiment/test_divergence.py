@@ -9,7 +9,7 @@ import pytest
 import tiny_runs
 from tiny_runs import CHUNK, TINY
 
-from sadq.experiment import checkpoint, run
+from sadq.experiment import checkpoint, opening
 
 INTERVAL = CHUNK * TINY.collect
 
@@ -21,7 +21,7 @@ DIVERGING = dataclasses.replace(TINY, seeds=(0,), learning_rate=(1e-3, 1e30))
 def diverged(tmp_path_factory):
     """(folder, what was said, the parameters after each chunk) of a fleet with one member that blows up."""
     path, said, states = tmp_path_factory.mktemp("diverged") / "run", [], []
-    experiment = run.create(DIVERGING, path)
+    experiment = opening.create(DIVERGING, path)
     experiment.warn = said.append
 
     def watch(_):
@@ -81,7 +81,7 @@ def test_a_resume_keeps_a_diverged_member_frozen_and_does_not_name_it_again(dive
 
 def test_numbers_that_overflow_never_enter_a_members_state_unnamed():
     """Its losses stay just finite, but from an infinite second moment on no parameter ever moves again."""
-    experiment = run.create(dataclasses.replace(DIVERGING, learning_rate=(1e-3, 1e5)), None)
+    experiment = opening.create(dataclasses.replace(DIVERGING, learning_rate=(1e-3, 1e5)), None)
     tiny_runs.drive(experiment, lambda _: None)
     for name, leaf in checkpoint.named_leaves(experiment.state.learner).items():
         assert np.isfinite(leaf[1]).all(), name
@@ -97,7 +97,7 @@ MODEL_DIVERGING = dataclasses.replace(
 def model_diverged():
     """(what was said, the result, the learners after each chunk)."""
     said, states = [], []
-    experiment = run.create(MODEL_DIVERGING, None)
+    experiment = opening.create(MODEL_DIVERGING, None)
     experiment.warn = said.append
     tiny_runs.drive(experiment, lambda _: states.append(checkpoint.named_leaves(experiment.state.learner)))
     return said, experiment.result(), states
@@ -136,14 +136,14 @@ SHORT = dataclasses.replace(MODEL_DIVERGING, steps=5 * INTERVAL, evaluations=5)
 def unguided():
     """What the member would be without any model."""
     plain = dataclasses.replace(SHORT, agent="dueling", alpha=None)
-    return checkpoint.named_leaves(tiny_runs.drive(run.create(plain, None), lambda _: None).state)
+    return checkpoint.named_leaves(tiny_runs.drive(opening.create(plain, None), lambda _: None).state)
 
 
 @pytest.mark.exact
 @pytest.mark.parametrize("gate", ["fixed", "batch", "sample"])
 def test_whatever_the_gate_a_diverged_model_costs_nothing_but_its_advice(gate, unguided):
     """At alpha 1 the member is its base bit for bit, although every score and error of the model is not a number."""
-    guided = tiny_runs.drive(run.create(dataclasses.replace(SHORT, gate=gate), None), lambda _: None)
+    guided = tiny_runs.drive(opening.create(dataclasses.replace(SHORT, gate=gate), None), lambda _: None)
     assert (np.asarray(guided.state.learner.model.diverged_at) > 0).all()
     assert (np.asarray(guided.state.learner.online.diverged_at) == -1).all()
     mine = checkpoint.named_leaves(guided.state)

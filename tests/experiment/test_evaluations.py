@@ -13,7 +13,7 @@ from sadq.errors import SadqError
 from sadq.experiment import build, checkpoint, evaluations
 from sadq.experiment.evaluations import Beside, json_number
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
-from sadq.experiment.run import create
+from sadq.experiment.opening import create
 from sadq.fleet.host_loop import HostLoop
 from tiny import config
 

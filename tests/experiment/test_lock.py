@@ -18,7 +18,7 @@ from stub_runs import CONFIG, gone_on
 from sadq.errors import SadqError
 from sadq.experiment import lock
 from sadq.experiment.lock import LOCK, Lock
-from sadq.experiment.run import create, reopen
+from sadq.experiment.opening import create, reopen
 
 HOLD = """
 import os, sys, time

@@ -15,7 +15,7 @@ from sadq.envs.base import Environment
 from sadq.errors import SadqError, SadqWarning
 from sadq.experiment import checkpoint
 from sadq.experiment.folder import CHECKPOINTS, EVALUATIONS
-from sadq.experiment.run import create, reopen
+from sadq.experiment.opening import create, reopen
 
 
 @pytest.fixture

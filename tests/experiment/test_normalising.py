@@ -15,7 +15,7 @@ from sadq.dynamics.protocol import ModelShape
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint
 from sadq.experiment.build import hyper_of, make_learner, resolve
-from sadq.experiment.run import create, reopen
+from sadq.experiment.opening import create, reopen
 from sadq.experiment.stored import Stored
 from sadq.learning.normalising import Statistics
 from sadq.learning.rewards import Rewards

@@ -18,8 +18,8 @@ from sadq.errors import SadqError
 from sadq.experiment import evaluate, video
 from sadq.experiment.build import make_learner, resolve
 from sadq.experiment.evaluate import UNSEEN, evaluate_policy
+from sadq.experiment.opening import create
 from sadq.experiment.ranges import of_earlier_version, settled
-from sadq.experiment.run import create
 from sadq.fleet.members import Evaluation
 from sadq.networks import Categorical
 from sadq.studies.sweep import Job, check

@@ -11,7 +11,7 @@ from faulty_disk import lay_out, watched
 from stub_runs import CHUNKS, CONFIG, gone_on
 
 from sadq import SADQ
-from sadq.experiment import checkpoint, run, storage
+from sadq.experiment import checkpoint, opening, storage
 from sadq.experiment.folder import CHECKPOINTS, EVALUATIONS, METRICS, RunFolder
 
 MEMBERS = len(CONFIG.seeds)
@@ -59,7 +59,7 @@ def agents(stub_loops, tmp_path):
     """Two agents at different steps, and what they say of themselves when they are loaded."""
     made = []
     for steps in (1, CHUNKS):
-        experiment = run.create(CONFIG, None)
+        experiment = opening.create(CONFIG, None)
         experiment.begin()
         experiment.run(tiny_runs.stop_at(steps * 8))
         model = SADQ.__new__(SADQ)

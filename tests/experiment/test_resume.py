@@ -20,7 +20,7 @@ from sadq.cli import main as cli
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, progress
 from sadq.experiment.folder import CHECKPOINTS, METRICS
-from sadq.experiment.run import reopen
+from sadq.experiment.opening import reopen
 
 ROWS = CHUNKS * MEMBERS
 

@@ -16,7 +16,7 @@ from tiny_runs import CHUNK, CHUNKS, MEMBERS, TINY
 
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
-from sadq.experiment import checkpoint, run
+from sadq.experiment import checkpoint, opening, run
 from sadq.experiment.build import members_of
 from sadq.experiment.scores import area_under_curve, final_return
 from sadq.exploration.situation import settled_values
@@ -70,7 +70,7 @@ PLAIN = dataclasses.replace(
 @pytest.fixture(scope="module")
 def toll():
     """A plain agent where every episode has the same return, in memory."""
-    experiment = tiny_runs.drive(run.create(PLAIN, None, Toll()), lambda _: None)
+    experiment = tiny_runs.drive(opening.create(PLAIN, None, Toll()), lambda _: None)
     return experiment.folder, experiment.result()
 
 
@@ -126,7 +126,7 @@ def test_the_training_return_is_that_of_the_episodes_that_ended(toll):
 
 def test_a_chunk_in_which_no_episode_ended_has_no_training_return():
     short = dataclasses.replace(PLAIN, steps=4, collect=4, evaluations=1)
-    experiment = tiny_runs.drive(run.create(short, None, Toll()), lambda _: None)
+    experiment = tiny_runs.drive(opening.create(short, None, Toll()), lambda _: None)
     (row,) = experiment.folder.metrics
     assert (row["training_return"], row["episodes"]) == (None, 0)
 
@@ -138,7 +138,7 @@ def test_an_evaluation_tells_returns_lengths_and_overestimation(toll):
 
 
 def test_overestimation_is_q_minus_the_discounted_return():
-    experiment = run.create(PLAIN, None, Toll())
+    experiment = opening.create(PLAIN, None, Toll())
     experiment.begin()
     (row,) = experiment.folder.evaluations
     networks = jax.tree.map(lambda leaf: leaf[0], experiment.state.learner.online.parameters)
@@ -191,7 +191,7 @@ def test_members_with_different_seeds_share_nothing(whole):
 
 
 def test_the_config_is_written_before_anything_is_compiled(tmp_path, monkeypatch):
-    experiment = run.create(TINY, tmp_path / "run")
+    experiment = opening.create(TINY, tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", ".lock"}
     monkeypatch.setattr(run, "make_loop", lambda *_: pytest.fail("reached the compiler"))
     with pytest.raises(pytest.fail.Exception, match="reached the compiler"):
@@ -201,7 +201,7 @@ def test_the_config_is_written_before_anything_is_compiled(tmp_path, monkeypatch
 def test_a_folder_with_a_run_is_refused_before_it_is_touched(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
     with pytest.raises(SadqError, match="already holds a run"):
-        run.create(TINY, whole)
+        opening.create(TINY, whole)
     assert {path: path.stat().st_mtime_ns for path in whole.rglob("*")} == before
 
 
@@ -258,7 +258,7 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_only_what_came_after_the_last_
 
 def test_a_native_environment_that_returns_nan_is_refused(tmp_path):
     with pytest.raises(SadqError, match="Toll"):
-        tiny_runs.drive(run.create(PLAIN, tmp_path / "run", Toll(reward=float("nan"))), lambda _: None)
+        tiny_runs.drive(opening.create(PLAIN, tmp_path / "run", Toll(reward=float("nan"))), lambda _: None)
 
 
 def test_a_native_environment_of_another_shape_than_it_says_is_refused(tmp_path):
@@ -267,7 +267,7 @@ def test_a_native_environment_of_another_shape_than_it_says_is_refused(tmp_path)
             return jnp.zeros(3)
 
     with pytest.raises(SadqError, match="Toll"):
-        tiny_runs.drive(run.create(PLAIN, tmp_path / "run", Wide()), lambda _: None)
+        tiny_runs.drive(opening.create(PLAIN, tmp_path / "run", Wide()), lambda _: None)
 
 
 def test_the_final_return_is_the_mean_of_the_last_five():

@@ -11,7 +11,8 @@ from sadq.dynamics import Gaussian
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
 from sadq.experiment.folder import CHECKPOINTS
-from sadq.experiment.run import Experiment, create
+from sadq.experiment.opening import create
+from sadq.experiment.run import Experiment
 
 
 def begun(**changes) -> Experiment:

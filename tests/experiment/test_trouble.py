@@ -16,7 +16,7 @@ from sadq.cli.commands import _tell_result
 from sadq.envs import registry
 from sadq.envs.base import Environment
 from sadq.errors import SadqError
-from sadq.experiment import run
+from sadq.experiment import opening
 from sadq.experiment.evaluate import evaluate_policy
 from sadq.experiment.evaluations import trouble_in
 from sadq.experiment.results import member_result
@@ -64,7 +64,7 @@ def fragile():
 
 
 def test_the_member_alone_is_frozen_and_told_why(fragile, tmp_path):
-    experiment, said = run.create(fragile, tmp_path / "run"), []
+    experiment, said = opening.create(fragile, tmp_path / "run"), []
     experiment.warn = said.append
     tiny_runs.drive(experiment, lambda _: None)
     result = json.loads((tmp_path / "run" / "result.json").read_text())

@@ -11,7 +11,7 @@ from sadq import SADQ
 from sadq.cli.options import import_modules
 from sadq.errors import SadqError
 from sadq.experiment.evaluate import evaluate_policy, evaluate_run
-from sadq.experiment.run import create, reopen
+from sadq.experiment.opening import create, reopen
 from sadq.experiment.trust import module_of
 
 MODULE = """

@@ -19,7 +19,8 @@ from sadq.dynamics import Gaussian
 from sadq.experiment import checkpoint
 from sadq.experiment.config import Config, Epsilon, GuidanceSettings
 from sadq.experiment.folder import CHECKPOINTS
-from sadq.experiment.run import Experiment, create, reopen
+from sadq.experiment.opening import create, reopen
+from sadq.experiment.run import Experiment
 from sadq.networks import Dense
 
 MEMBERS, CHUNKS, CHUNK = 2, 40, 25

@@ -124,7 +124,7 @@ sys.path[:0] = {paths!r}
 import tiny_runs
 from pathlib import Path
 from test_devices import FLEET
-from sadq.experiment.run import reopen
+from sadq.experiment.opening import reopen
 
 folder, saved, save = Path({folder!r}), [], tiny_runs.checkpoint.save
 

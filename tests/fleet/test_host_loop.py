@@ -12,7 +12,7 @@ import tiny_runs
 from tiny_runs import TINY
 
 from sadq.errors import SadqError
-from sadq.experiment import run
+from sadq.experiment import opening
 from sadq.fleet.devices import Placement
 from sadq.fleet.host_loop import HostLoop
 
@@ -58,7 +58,7 @@ def test_a_gymnasium_environment_trains_and_leaves_the_rows_of_any_run(whole):
 
 
 def test_an_evaluation_that_looks_elsewhere_finds_the_same(cache):
-    experiment = run.create(HOST, None)
+    experiment = opening.create(HOST, None)
     experiment.begin()
     experiment.rows()  # which waits for the evaluation that is under way
     loop = experiment.loop
@@ -72,7 +72,7 @@ def test_an_evaluation_that_looks_elsewhere_finds_the_same(cache):
 
 
 def test_learning_changes_the_network_and_the_target_follows(whole):
-    experiment = run.create(HOST, None)
+    experiment = opening.create(HOST, None)
     experiment.begin()
     start, end = {**tiny_runs.checkpoint.named_leaves(experiment.state)}, tiny_runs.tensors(whole)
     experiment.close()
@@ -125,7 +125,7 @@ def test_an_environment_that_does_not_repeat_itself_is_told_at_the_resume_and_ev
 
 
 def test_a_folder_of_an_environment_registered_as_nondeterministic_says_so_from_the_start(tmp_path):
-    run.create(on("odd_environments:Dice-v0"), tmp_path / "run")
+    opening.create(on("odd_environments:Dice-v0"), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["exact_resume"] is False
 
 
@@ -159,7 +159,7 @@ def test_the_checkpoint_of_a_native_run_is_refused(halfway, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("Box2D") is None, reason="LunarLander needs the extra box2d")
 def test_lunarlander_trains(tmp_path):
     config = on("LunarLander-v3", seeds=(3,), agent="dueling+sadq", alpha=(0.2,), steps=160, evaluations=2)
-    experiment = run.create(config, tmp_path / "run")
+    experiment = opening.create(config, tmp_path / "run")
     tiny_runs.drive(experiment, lambda _: None)
     assert isinstance(experiment.loop, HostLoop)
     for row in tiny_runs.lines(tmp_path / "run" / "metrics.jsonl"):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sadq.agents import AGENTS, SUFFIX
+from sadq.experiment.opening import create
 from sadq.experiment.presets import preset
-from sadq.experiment.run import create
 
 pytestmark = pytest.mark.learning
 

@@ -66,7 +66,7 @@ def train(arguments: list[str]) -> int:
     if any(word.split("=")[0] == "--seeds" for word in flags) and len(config.seeds) == 1:
         config = dataclasses.replace(config, seeds=seeds_of(config.seeds[0]))
     prepare_jax(config.deterministic)
-    from sadq.experiment.run import create
+    from sadq.experiment.opening import create
 
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out = options.out or Path("runs") / f"{positional[0].replace('/', '-')}-{config.agent}-{stamp}-{os.getpid()}"
@@ -85,7 +85,7 @@ class Resume:
 
     def __call__(self) -> int:
         from sadq.experiment.folder import RunFolder
-        from sadq.experiment.run import reopen
+        from sadq.experiment.opening import reopen
 
         folder, config, _ = RunFolder.open(self.run)
         result = folder.finished

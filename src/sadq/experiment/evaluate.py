@@ -22,8 +22,9 @@ from sadq.experiment import checkpoint
 from sadq.experiment.build import environment_of, hyper_of, make_learner, make_loop
 from sadq.experiment.evaluations import json_number, trouble_in
 from sadq.experiment.folder import CHECKPOINTS, CONFIG, RunFolder
+from sadq.experiment.opening import reopen
 from sadq.experiment.presets import preset
-from sadq.experiment.run import Experiment, reopen
+from sadq.experiment.run import Experiment
 from sadq.experiment.stored import restored
 from sadq.experiment.trust import check_trusted
 from sadq.experiment.video import check_video, film, film_rendered, rendered_twin

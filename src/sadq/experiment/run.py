@@ -1,7 +1,7 @@
 """Running an experiment: chunk by chunk on its timetable, with evaluations, checkpoints, interruption and exact resume."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,27 +15,22 @@ from sadq.envs.limits import without_limit
 from sadq.errors import SadqError
 from sadq.experiment import checkpoint, transfer
 from sadq.experiment.broken_off import salvaged
-from sadq.experiment.build import Timetable, check_memory, environment_of, hyper_of, make_learner, make_loop, members_of
+from sadq.experiment.build import Timetable, environment_of, hyper_of, make_learner, make_loop, members_of
 from sadq.experiment.config import Config
 from sadq.experiment.evaluations import Evaluations, mean_return
 from sadq.experiment.folder import CHECKPOINTS, RunFolder
 from sadq.experiment.interruptions import interruptions
 from sadq.experiment.looking_back import changed_data, filled_fields
-from sadq.experiment.ranges import of_earlier_version, settled
-from sadq.experiment.records import to_json
+from sadq.experiment.ranges import of_earlier_version
 from sadq.experiment.results import diverged_at, member_result, metric_rows, told_of_diverging, trained_seconds
 from sadq.experiment.stored import (
     LEARNED,
     POLICY_ONLY,
-    SPACES,
     check_same_spaces,
-    is_of,
     moved_to,
     networks_of,
     restored,
-    spaces_of,
 )
-from sadq.experiment.trust import check_trusted
 from sadq.fleet.members import Loop, MemberState
 
 
@@ -318,40 +313,3 @@ class Experiment:
                 online = online._replace(diverged_at=online.diverged_at.at[member].set(step))
                 self.warn(f"Member {member} (seed {self.members[member]['seed']}) is frozen at step {step}: {sentence}")
         self.state = self.state._replace(learner=self.state.learner._replace(online=online))
-
-
-def create(
-    config: Config, path: Path | None, environment: Any = None, notes: Mapping[str, Any] | None = None
-) -> Experiment:
-    """A new run, in a folder of its own or (None) in memory; nothing is compiled yet. `notes` go into its header."""
-    resolved = environment_of(config, environment)
-    if environment is not None:
-        config = replace(config, environment=resolved.name)
-    config, said = settled(config, resolved)
-    to_json(config)  # what cannot be written is refused before it was trained with
-    learner = make_learner(config, resolved)
-    check_memory(learner, hyper_of(config))
-    if config.model_from is not None:
-        transfer.check(Path(config.model_from), learner)
-    experiment = Experiment(config, resolved, _said=said)
-    if path is not None:
-        about = experiment.plans() | {
-            "exact_resume": getattr(resolved, "deterministic", None) is not False,
-            "data": experiment.data,
-            SPACES: spaces_of(resolved),
-            **(notes or {}),
-        }
-        experiment.folder = RunFolder.create(path, config, experiment.members, about)
-    return experiment
-
-
-def reopen(path: Path, environment: Any = None, trust: Collection[str] = ()) -> Experiment:
-    """A run begun earlier; `trust` names modules that the folder's environment may import."""
-    folder, config, record = RunFolder.open(path)
-    if environment is None:
-        check_trusted(config.environment, path, trust)
-    resolved = environment_of(config, environment)
-    if environment is None or is_of(config, resolved):
-        return Experiment(config, resolved, folder, _record=record)
-    kept = {POLICY_ONLY: True} if record.get(POLICY_ONLY) else {}  # the rest is of the other environment
-    return Experiment(moved_to(config, resolved), resolved, folder, moved=True, _record=kept)

@@ -14,7 +14,8 @@ from sadq.errors import SadqError
 from sadq.experiment.build import members_of, resolve
 from sadq.experiment.config import Config
 from sadq.experiment.folder import CONFIG, RunFolder
-from sadq.experiment.run import Callback, Experiment, create, reopen
+from sadq.experiment.opening import create, reopen
+from sadq.experiment.run import Callback, Experiment
 from sadq.experiment.trust import module_of
 from sadq.studies.display import Display
 
