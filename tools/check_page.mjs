@@ -5,7 +5,7 @@
 //
 // It needs Node 20 or later, Chromium (Debian: `apt-get install chromium`), and the two packages in the folder that it is
 // called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the screen,
-// cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf.
+// breaks a tick into lines, cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf.
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
@@ -47,6 +47,12 @@ for (const [name, width, height, scheme] of [
   const page = await opened(name, width, height, scheme);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   if (wide > width) problems.push(`${name}: ${wide} pixels wide on a screen of ${width}`);
+  const broken = await page.evaluate(() =>
+    [...document.querySelectorAll(".x-ticks span, .y-ticks span")]
+      .filter((tick) => tick.offsetHeight > 2 * parseFloat(getComputedStyle(tick).fontSize))
+      .map((tick) => tick.textContent),
+  );
+  if (broken.length) problems.push(`${name}: ticks of several lines, ${broken.slice(0, 3).join(", ")}`);
   await page.screenshot({ path: path.join(out, `${name}.png`), fullPage: true });
   await page.addScriptTag({ path: axe });
   const found = await page.evaluate(() => globalThis.axe.run());
