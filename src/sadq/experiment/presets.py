@@ -204,6 +204,18 @@ PRESETS |= {
     "cartpole-quick": _quick("cartpole", steps=40_000),
     "lunarlander-quick": _quick("lunarlander", steps=50_000),
 }
+# The traffic, the decisions and the episodes of cityflow-light, but every signal decides for itself, and is paid for what
+# that preset is judged by.
+PRESETS["cityflow-light-grid"] = dataclasses.replace(
+    PRESETS["cityflow-grid"],
+    preset="cityflow-light-grid",
+    environment_settings=(
+        *("grid=paper", "demand=0.3", "seconds=1015", "green_seconds=30"),
+        *("reward=under_way", "neighbours=true"),
+    ),
+    steps=32_000,
+    evaluation_episodes=8,
+)
 
 RETURN_RANGES = {
     "Acrobot-v1": (-100.0, 0.0),

@@ -205,6 +205,17 @@ def test_both_engines_give_the_same_environment(cityflow):
     adapter.close()
 
 
+def test_both_engines_know_who_is_under_way(cityflow):
+    adapter = make(engine="cityflow", reward="under_way", **SETTINGS)
+    adapter.reset(seed=4)
+    state = environment().begin(Engine.alive[0].demand)
+    for action in ACTIONS[:3]:
+        _, reward, *_ = adapter.step(action)
+        state, _, _ = transition()(state, jnp.int32(action))
+        assert reward == pytest.approx(-int(environment().under_way(state)) / 40) and reward < 0
+    adapter.close()
+
+
 def test_seeds_decide_the_draws(cityflow):
     adapter = make(engine="cityflow", **SETTINGS)
     drawn = []

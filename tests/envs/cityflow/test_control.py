@@ -85,9 +85,10 @@ def test_rewards_by_hand(network, control):
     # road_1_1_0 leads from the first intersection to the second; road_2_1_0 leads out of the net.
     before = waiting(road_0_1_0_2=4, road_1_1_0_0=1)
     after = waiting(road_0_1_0_2=1, road_1_1_0_0=6, road_2_1_0_3=2)
-    assert control.reward("waiting", before, after) == (4 - 1) + (1 - 6)
+    assert control.reward("waiting", before, after, 99) == (4 - 1) + (1 - 6)
     # Of the first: 1 in, 6 out; of the second: 6 in, 2 out.
-    assert control.reward("pressure", before, after) == -((1 - 6) + (6 - 2))
+    assert control.reward("pressure", before, after, 99) == -((1 - 6) + (6 - 2))
+    assert control.reward("under_way", before, after, 200) == -200 / (4 * 20)
     assert control.queue(after) == 7
 
 

@@ -1,5 +1,6 @@
 """The environment: episodes, their draws, rewards and measures, its batch, and its settings."""
 
+import dataclasses
 import json
 
 import gymnasium
@@ -77,6 +78,20 @@ def test_the_paper_s_reward_adds_up_to_minus_the_last_queue():
     np.testing.assert_allclose(rewards, -np.diff(queues))
     assert sum(rewards) == -queues[-1]
     np.testing.assert_array_equal(states.green[1:], [control.decode(action) for action in ACTIONS])
+
+
+def test_who_is_under_way_has_been_created_and_has_not_arrived():
+    """Also before the net. Their number is what a reward is minus, by incoming lane, and what travel time grows by."""
+    states, _ = episode()
+    timed = dataclasses.replace(environment(), reward="under_way")
+    assert len(np.concatenate(timed.control.incoming)) == 40
+    for step, time in enumerate(range(0, 121, 20)):
+        state = jax.tree.map(lambda leaf, step=step: leaf[step], states)
+        created = environment().departures.created
+        under_way = np.sum(created < time) - state.traffic.finished
+        assert timed.under_way(state) == under_way and (under_way > 100) == (step > 1)
+    _, reward, _ = timed.transition(jax.tree.map(lambda leaf: leaf[0], states), jnp.int32(ACTIONS[0]), KEY)
+    assert reward == pytest.approx(-np.sum(created < 20) / 40)  # nobody has arrived by then
 
 
 def test_a_fault_of_the_engine_makes_every_reward_nan_and_is_explained():
@@ -163,7 +178,7 @@ def test_a_configuration_is_used_and_recorded(tmp_path):
 @pytest.mark.parametrize(
     "settings,sentence",
     [
-        ({"reward": "speed"}, "reward = 'speed' must be one of waiting, pressure"),
+        ({"reward": "speed"}, "reward = 'speed' must be one of waiting, pressure, under_way"),
         ({"action": "single"}, "action = 'single' must be one of joint, shared"),
         ({"engine": "sumo"}, "engine='sumo', expected native or cityflow"),
         ({"seconds": -1}, "seconds=-1.0, expected a number from 0"),

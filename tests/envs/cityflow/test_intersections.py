@@ -16,6 +16,8 @@ from sadq.envs.cityflow.intersections import CityFlowGrid, make
 from sadq.envs.cityflow.signal_rules import RULES
 from sadq.envs.shapes import check_shapes
 from sadq.errors import SadqError
+from sadq.experiment.build import environment_of
+from sadq.experiment.presets import preset
 
 KEY = keys.member_key(1)
 
@@ -88,6 +90,21 @@ def test_rewards_are_an_actor_s_own():
     assert len(np.unique(rewards[-1])) == 3
 
 
+def test_who_is_under_way_counts_for_every_actor():
+    states, _ = played()
+    timed = make(rows=1, columns=3, seconds=60, demand=1.0, capacity=400, reward="under_way")
+    count = int(timed.under_way(states[3]))
+    assert count > int(np.asarray(states[3].vehicles).sum())  # some wait before the net
+    np.testing.assert_allclose(timed.rewards(states[3]), np.full(3, -count / 36), rtol=1e-6)
+
+
+def test_the_paper_s_grid_is_that_of_the_joint_environment():
+    light, joint = (environment_of(preset(name)) for name in ("cityflow-light-grid", "cityflow-light"))
+    assert light.scenario == joint.scenario and light.departures is joint.departures
+    assert (light.max_steps, light.steps) == (joint.max_steps, joint.steps) == (29, (5, 35))
+    assert (light.actors, light.action_count, light.observation_size) == (4, 4, 3 * 44)
+
+
 def test_a_fault_is_every_actor_s():
     states, _ = played()
     state = states[0]._replace(traffic=states[0].traffic._replace(fault=jnp.int32(1)))
@@ -157,7 +174,7 @@ def test_files_of_every_kind_make_the_same_net(tmp_path):
 @pytest.mark.parametrize(
     "settings,sentence",
     [
-        ({"reward": "waiting"}, "reward = 'waiting' must be one of pressure, queue"),
+        ({"reward": "waiting"}, "reward = 'waiting' must be one of pressure, queue, under_way"),
         ({"neighbours": "maybe"}, "neighbours = 'maybe' must be True or False"),
         ({"roadnet": "net.json"}, "a roadnet and a flow together"),
         ({"config": "a.json", "roadnet": "b.json", "flow": "c.json"}, "a config, or a roadnet and a flow together"),
@@ -166,6 +183,8 @@ def test_files_of_every_kind_make_the_same_net(tmp_path):
         ({"roadnet": "net.json", "flow": 4}, "flow is 4, expected the path"),
         ({"action": "joint"}, "no setting action"),
         ({"rows": 0}, "rows=0"),
+        ({"grid": "large"}, "grid='large', expected wide or paper"),
+        ({"grid": "paper", "roadnet": "net.json", "flow": "flow.json"}, "files and no grid: choose one"),
     ],
 )
 def test_bad_settings_are_told(settings, sentence):

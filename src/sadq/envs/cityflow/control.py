@@ -1,4 +1,4 @@
-"""Signal control over any engine: what an action shows, what is observed, and both rewards (paper, Appendix B.1).
+"""Signal control over any engine: what an action shows, what is observed, and the rewards (paper, Appendix B.1).
 
 Written for NumPy and JAX arrays alike, and free of JAX itself, so that one code serves our engine and CityFlow's own.
 """
@@ -19,7 +19,7 @@ MOST_ACTIONS = 4**6
 
 ActionMode = Literal["joint", "shared", "each"]
 """One action names the greens of all signals, or one green for all; or every signal has an action of its own."""
-Reward = Literal["waiting", "pressure"]
+Reward = Literal["waiting", "pressure", "under_way"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,14 +111,18 @@ class Control:
         """How many of the waiting vehicles, by lane, wait on lanes that lead to a signal."""
         return waiting[np.concatenate(self.incoming)].sum()
 
-    def reward(self, kind: Reward, before: Any, after: Any) -> Any:
-        """Of the waiting vehicles by lane before and after a decision.
+    def reward(self, kind: Reward, before: Any, after: Any, under_way: Any) -> Any:
+        """Of the waiting vehicles by lane before and after a decision, and of all that are `under_way` after it.
 
         "waiting", the paper's: minus the change of the queue, so that a whole return is minus the last queue plus the
         first. "pressure", DI-smartcross's: minus what waits on incoming lanes plus what waits on outgoing ones.
+        "under_way": minus the vehicles that have not arrived, those that wait to enter the net among them, by incoming
+        lane. Every second each of them adds one to the travel time of all, so that is what a return is minus, in units.
         """
         if kind == "waiting":
             return self.queue(before) - self.queue(after)
+        if kind == "under_way":
+            return -under_way / sum(map(len, self.incoming))
         return after[np.concatenate(self.outgoing)].sum() - self.queue(after)
 
 

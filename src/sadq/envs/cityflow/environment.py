@@ -62,7 +62,8 @@ class CityFlow(Environment):
     scenario: Source = Grid()
     """A generated grid, or the files of a CityFlow configuration."""
     reward: Reward = "waiting"
-    """Minus the change of the queue (the paper's), or "pressure": outgoing minus incoming waiting (DI-smartcross's)."""
+    """Minus the change of the queue (the paper's); "pressure": outgoing minus incoming waiting (DI-smartcross's); or
+    "under_way": minus the vehicles that have not arrived, also before the net, by incoming lane: minus travel time."""
     action: Literal["joint", "shared"] = "joint"
     """Whether every signal's green is chosen, or, "shared", one for all signals."""
     seconds: float = 1000.0
@@ -150,8 +151,8 @@ class CityFlow(Environment):
 
     def transition(self, state: CityFlowState, action: Array, key: Key) -> tuple[CityFlowState, Array, Array]:
         reached = self.decided(state, self.control.decode(action))
-        reward = self.control.reward(self.reward, state.waiting, reached.waiting).astype(jnp.float32)
-        return reached, jnp.where(reached.traffic.fault > 0, jnp.nan, reward), jnp.bool_(False)
+        reward = self.control.reward(self.reward, state.waiting, reached.waiting, self.under_way(reached))
+        return reached, jnp.where(reached.traffic.fault > 0, jnp.nan, reward.astype(jnp.float32)), jnp.bool_(False)
 
     def decided(self, state: CityFlowState, goal: Array) -> CityFlowState:
         """The state at the next decision, if these greens i32[S] are shown until then."""
@@ -192,10 +193,7 @@ class CityFlow(Environment):
         room for `lacking` more, and all that follows is wrong: `trouble` has the sentence for it.
         """
         traffic, demand = state.traffic, state.demand
-        inside = self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length)
-        position = jnp.arange(len(demand.created))
-        group = jnp.searchsorted(demand.queue_end, position, side="right")
-        outside = (position >= traffic.queue[group]) & (demand.created < traffic.time)
+        inside, outside = self._present(state)
         created = jnp.sum(demand.created < traffic.time)
         under_way = jnp.sum(jnp.where(inside, traffic.time - demand.created[traffic.vehicles.trip], 0))
         under_way += jnp.sum(jnp.where(outside, traffic.time - demand.created, 0))
@@ -211,6 +209,19 @@ class CityFlow(Environment):
             "lacking": jnp.where(traffic.fault & NO_SLOT, traffic.lacking[0], traffic.lacking[1]),
         }
         return {name: value.astype(jnp.float32) for name, value in measured.items()}
+
+    def under_way(self, state: CityFlowState) -> Array:
+        """How many vehicles have been created and have not arrived: i32[]."""
+        inside, outside = self._present(state)
+        return jnp.sum(inside) + jnp.sum(outside)
+
+    def _present(self, state: CityFlowState) -> tuple[Array, Array]:
+        """Which places for vehicles hold one that is in the net, and which trips wait before it."""
+        traffic, demand = state.traffic, state.demand
+        position = jnp.arange(len(demand.created))
+        group = jnp.searchsorted(demand.queue_end, position, side="right")
+        outside = (position >= traffic.queue[group]) & (demand.created < traffic.time)
+        return self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length), outside
 
     def trouble(self, measures: Mapping[str, float]) -> str | None:
         fault, lacking = int(measures["fault"]), int(measures["lacking"])

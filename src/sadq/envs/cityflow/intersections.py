@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sadq.envs.cityflow.control import ActionMode, Control
-from sadq.envs.cityflow.environment import CityFlow, CityFlowState, control_over, made_of, network_of
+from sadq.envs.cityflow.environment import PAPER_GRID, CityFlow, CityFlowState, control_over, made_of, network_of
 from sadq.envs.cityflow.grid import Grid, Lanes
 from sadq.envs.cityflow.sources import Source, config_file, net_files
 from sadq.errors import SadqError
@@ -29,6 +29,8 @@ GRID = Grid(
     demand=0.1,
 )
 """The 4 x 4 grid that such papers use: three lanes a road of 300 m, one for each turn, at a demand that can be served."""
+GRIDS = {"wide": GRID, "paper": PAPER_GRID}
+"""By the names that `make` takes; "paper" is that of `CityFlow`."""
 
 
 @typed
@@ -42,8 +44,9 @@ class CityFlowGrid(CityFlow):
     """
 
     scenario: Source = GRID
-    reward: Literal["pressure", "queue"] = "pressure"  # type: ignore[assignment]
-    """Of an actor, by incoming lane: minus the difference of vehicles coming and gone, or "queue", minus the waiting."""
+    reward: Literal["pressure", "queue", "under_way"] = "pressure"  # type: ignore[assignment]
+    """Of an actor, by incoming lane: minus the difference of vehicles coming and gone, or "queue", minus the waiting; or
+    "under_way", of all together: minus the vehicles that have not arrived, also before the net: minus travel time."""
     action: ActionMode = dataclasses.field(default="each", init=False)  # type: ignore[assignment]
     neighbours: bool = False
     """Whether an actor sees what its neighbours see of themselves."""
@@ -85,6 +88,9 @@ class CityFlowGrid(CityFlow):
     def rewards(self, state: CityFlowState) -> Array:
         """f32[S], of the state that a decision led to."""
         incoming = self.views.incoming
+        if self.reward == "under_way":
+            shared = self.control.reward(self.reward, None, None, self.under_way(state))
+            return jnp.full(len(incoming), shared, jnp.float32)
         if self.reward == "queue":
             total = _at_lanes(state.waiting, incoming).sum(1)
         else:
@@ -120,20 +126,28 @@ class Views:
 
 
 def make(
-    config: str | Path | None = None, roadnet: str | Path | None = None, flow: str | Path | None = None, **settings: Any
+    config: str | Path | None = None,
+    roadnet: str | Path | None = None,
+    flow: str | Path | None = None,
+    grid: str | None = None,
+    **settings: Any,
 ) -> CityFlowGrid:
     """Every intersection an actor, over a generated grid, a `config.json`, or a road net and a flow by themselves.
 
-    `settings` are fields of `CityFlowGrid`, and without files also of `Grid`.
+    `grid` names the numbers that a generated one begins with: "wide" or the paper's. `settings` are fields of
+    `CityFlowGrid`, and without files also of `Grid`.
     """
     if (roadnet is None) != (flow is None) or (config is not None and roadnet is not None):
         raise SadqError(
             "CityFlowGrid takes a config, or a roadnet and a flow together, or none of them: give one of these."
         )
+    if grid is not None and (grid not in GRIDS or config is not None or roadnet is not None):
+        expected = f"expected {' or '.join(GRIDS)}, or files and no grid"
+        raise SadqError(f"CityFlowGrid got grid={grid!r}, {expected}: choose one.")
     files: Source | None = None if config is None else config_file(config)
     if roadnet is not None and flow is not None:
         files = net_files(roadnet, flow)
-    return made_of(CityFlowGrid, settings, files, {"config", "roadnet", "flow"}, GRID)
+    return made_of(CityFlowGrid, settings, files, {"config", "roadnet", "flow", "grid"}, GRIDS[grid or "wide"])
 
 
 @functools.lru_cache(maxsize=16)
