@@ -1,0 +1,94 @@
+"""Trained agents beside the fixed policies of their environment, each over so many episodes of its evaluation stream.
+
+    python benchmarks/against_policies.py RUN ... --episodes 1024 --out FILE.json [--import MODULE]
+
+Runs must be of one environment with the same settings. FILE.json has every run's command and commit, and every seed.
+"""
+
+import argparse
+import importlib
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+from measure import Failed, say, write_json
+
+from report import table
+from sadq.envs.base import Environment
+from sadq.experiment.build import environment_of
+from sadq.experiment.evaluate import evaluate_policy, evaluate_run
+from sadq.experiment.folder import RunFolder
+
+KEPT = ("mean_return", "deviation", "measures")
+
+
+def evaluated(run: Path, episodes: int) -> dict[str, Any]:
+    """A run's members, with what made it."""
+    config, header = RunFolder.open(run)[1], json.loads((run / "config.json").read_text())
+    found = evaluate_run(run, episodes)
+    members = [{name: member[name] for name in ("seed", *KEPT)} for member in found["members"]]
+    command = re.sub(r" --out \S+", "", shlex.join(["sadq", *header["command"][1:]]))
+    origin = {"command": command, "commit": header["commit"], "device": header["device"]}
+    return {"agent": config.agent, "steps": found["step"], "members": members, **origin}
+
+
+def line(name: str, members: list[dict[str, Any]], measures: list[str]) -> list[str]:
+    """Means over seeds, with the lowest and the highest where there are several."""
+
+    def told(values: list[float]) -> str:
+        mean = f"{np.mean(values):,.2f}"
+        return mean if len(values) == 1 else f"{mean} ({min(values):,.2f} … {max(values):,.2f})"
+
+    columns = [[one["mean_return"] for one in members]]
+    columns += [[one["measures"][measure] for one in members] for measure in measures]
+    return [f"`{name}`", *map(told, columns)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--episodes", type=int, default=1024)
+    parser.add_argument("--import", dest="module", help="a module that registers what the runs are made of")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    if options.module:
+        sys.path.insert(0, str(Path.cwd()))
+        importlib.import_module(options.module)
+    configs = [RunFolder.open(run)[1] for run in options.runs]
+    played = {(config.environment, config.environment_settings) for config in configs}
+    environment = environment_of(configs[0])
+    if len(played) != 1 or not isinstance(environment, Environment):
+        raise Failed("the runs are not of one environment in JAX with the same settings")
+
+    found: dict[str, Any] = {"machine": machine.describe(), "environment": configs[0].environment}
+    found |= {
+        "settings": list(configs[0].environment_settings),
+        "episodes": options.episodes,
+        "runs": [],
+        "policies": {},
+    }
+    rows = []
+    for run in options.runs:
+        found["runs"].append(evaluated(run, options.episodes))
+        say(f"{run}: {found['runs'][-1]['members'][0]}")
+    measures = sorted(found["runs"][0]["members"][0]["measures"])
+    for name in environment.policies():
+        played_by = evaluate_policy(str(options.runs[0]), name, options.episodes, seed=0)
+        found["policies"][name] = {what: played_by[what] for what in KEPT}
+    write_json(options.out, found)
+    for one in found["runs"]:
+        rows.append(line(one["agent"], one["members"], measures))
+    rows += [line(name, [one], measures) for name, one in found["policies"].items()]
+    print(table(["", "return", *measures], rows))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(str(failure))
