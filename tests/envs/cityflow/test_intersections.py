@@ -184,6 +184,7 @@ def test_files_of_every_kind_make_the_same_net(tmp_path):
         ({"action": "joint"}, "no setting action"),
         ({"rows": 0}, "rows=0"),
         ({"grid": "large"}, "grid='large', expected wide or paper"),
+        ({"grid": ["paper"]}, "expected wide or paper"),
         ({"grid": "paper", "roadnet": "net.json", "flow": "flow.json"}, "files and no grid: choose one"),
     ],
 )

@@ -117,7 +117,7 @@ class Control:
         "waiting", the paper's: minus the change of the queue, so that a whole return is minus the last queue plus the
         first. "pressure", DI-smartcross's: minus what waits on incoming lanes plus what waits on outgoing ones.
         "under_way": minus the vehicles that have not arrived, those that wait to enter the net among them, by incoming
-        lane. Every second each of them adds one to the travel time of all, so that is what a return is minus, in units.
+        lane. Every second each of them adds one to the travel time of all, so a return is minus that, up to a factor.
         """
         if kind == "waiting":
             return self.queue(before) - self.queue(after)

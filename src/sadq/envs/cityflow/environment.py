@@ -195,9 +195,9 @@ class CityFlow(Environment):
         traffic, demand = state.traffic, state.demand
         inside, outside = self._present(state)
         created = jnp.sum(demand.created < traffic.time)
-        under_way = jnp.sum(jnp.where(inside, traffic.time - demand.created[traffic.vehicles.trip], 0))
-        under_way += jnp.sum(jnp.where(outside, traffic.time - demand.created, 0))
-        travelled = (traffic.finished_steps + under_way) * self.network.scenario.interval
+        spent = jnp.sum(jnp.where(inside, traffic.time - demand.created[traffic.vehicles.trip], 0))
+        spent += jnp.sum(jnp.where(outside, traffic.time - demand.created, 0))
+        travelled = (traffic.finished_steps + spent) * self.network.scenario.interval
         measured = {
             "average_travel_time": travelled / jnp.maximum(created, 1),
             "throughput": traffic.finished,

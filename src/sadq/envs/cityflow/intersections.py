@@ -141,7 +141,7 @@ def make(
         raise SadqError(
             "CityFlowGrid takes a config, or a roadnet and a flow together, or none of them: give one of these."
         )
-    if grid is not None and (grid not in GRIDS or config is not None or roadnet is not None):
+    if grid is not None and (grid not in tuple(GRIDS) or config is not None or roadnet is not None):
         expected = f"expected {' or '.join(GRIDS)}, or files and no grid"
         raise SadqError(f"CityFlowGrid got grid={grid!r}, {expected}: choose one.")
     files: Source | None = None if config is None else config_file(config)
