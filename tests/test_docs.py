@@ -282,7 +282,7 @@ def taken_back():
             stack.enter_context(mock.patch.dict(axis._entries))
         yield
     for name in set(sys.modules) - known:
-        if name.startswith("my_"):
+        if name.startswith("my_") or (ROOT / "examples" / f"{name}.py").exists():
             del sys.modules[name]
 
 
@@ -292,6 +292,7 @@ def taken_back():
 def test_the_examples_run(page, taken_back, tmp_path, monkeypatch):
     """Blocks run in order, as a reader would paste them, modules as modules; then the commands are read."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")
     monkeypatch.syspath_prepend(tmp_path)
     if any("sadq.sb3" in block for block in BLOCK.findall(page.read_text())):
         pytest.importorskip("stable_baselines3", reason="needs the extra sb3: make sb3")
@@ -304,7 +305,7 @@ def test_the_examples_run(page, taken_back, tmp_path, monkeypatch):
             # Blank lines before it make a traceback show the page's own lines.
             above = "\n" * text.count("\n", 0, block.start(1))
             exec(compile(above + block.group(1), named(page), "exec"), scope)
-    for command, arguments in COMMAND.findall(text):
+    for command, arguments in COMMAND.findall(text.replace("\\\n", "")):  # of commands that go on in the next line
         assert command in TAKES
         words = shlex.split(arguments, comments=True)
         if command == "train":
