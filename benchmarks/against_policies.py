@@ -8,33 +8,29 @@ Runs must be of one environment with the same settings. FILE.json has every run'
 import argparse
 import importlib
 import json
-import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
-import machine
 import numpy as np
-from measure import Failed, say, write_json
+from measure import Failed, write_json
 
 from report import table
 from sadq.envs.base import Environment
 from sadq.experiment.build import environment_of
 from sadq.experiment.evaluate import evaluate_policy, evaluate_run
-from sadq.experiment.folder import RunFolder
+from sadq.experiment.folder import CONFIG, RunFolder
+from sadq.studies.origin import origin, origins
 
 KEPT = ("mean_return", "deviation", "measures")
 
 
 def evaluated(run: Path, episodes: int) -> dict[str, Any]:
     """A run's members, with what made it."""
-    config, header = RunFolder.open(run)[1], json.loads((run / "config.json").read_text())
+    config, header = RunFolder.open(run)[1], json.loads((run / CONFIG).read_text())
     found = evaluate_run(run, episodes)
     members = [{name: member[name] for name in ("seed", *KEPT)} for member in found["members"]]
-    command = re.sub(r" --out \S+", "", shlex.join(["sadq", *header["command"][1:]]))
-    origin = {"command": command, "commit": header["commit"], "device": header["device"]}
-    return {"agent": config.agent, "steps": found["step"], "members": members, **origin}
+    return {"agent": config.agent, "steps": found["step"], "origin": origins([header])[0], "members": members}
 
 
 def line(name: str, members: list[dict[str, Any]], measures: list[str]) -> list[str]:
@@ -65,25 +61,19 @@ def main() -> None:
     if len(played) != 1 or not isinstance(environment, Environment):
         raise Failed("the runs are not of one environment in JAX with the same settings")
 
-    found: dict[str, Any] = {"machine": machine.describe(), "environment": configs[0].environment}
-    found |= {
-        "settings": list(configs[0].environment_settings),
-        "episodes": options.episodes,
-        "runs": [],
-        "policies": {},
-    }
-    rows = []
-    for run in options.runs:
-        found["runs"].append(evaluated(run, options.episodes))
-        say(f"{run}: {found['runs'][-1]['members'][0]}")
-    measures = sorted(found["runs"][0]["members"][0]["measures"])
+    runs = [evaluated(run, options.episodes) for run in options.runs]
+    policies = {}
     for name in environment.policies():
         played_by = evaluate_policy(str(options.runs[0]), name, options.episodes, seed=0)
-        found["policies"][name] = {what: played_by[what] for what in KEPT}
-    write_json(options.out, found)
-    for one in found["runs"]:
-        rows.append(line(one["agent"], one["members"], measures))
-    rows += [line(name, [one], measures) for name, one in found["policies"].items()]
+        policies[name] = {what: played_by[what] for what in KEPT}
+    about = {"environment": configs[0].environment, "settings": list(configs[0].environment_settings)}
+    write_json(
+        options.out, {"judged": origin(), **about, "episodes": options.episodes, "runs": runs, "policies": policies}
+    )
+
+    measures = sorted(runs[0]["members"][0]["measures"])
+    rows = [line(one["agent"], one["members"], measures) for one in runs]
+    rows += [line(name, [one], measures) for name, one in policies.items()]
     print(table(["", "return", *measures], rows))
 
 

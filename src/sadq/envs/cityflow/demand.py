@@ -130,6 +130,13 @@ def demand_of(network: RoadNetwork, trips: Trips) -> Demand:
     )
 
 
+def waiting_outside(demand: Demand, queue: Array, time: Array) -> Array:
+    """Which trips have been created and have not entered the net: bool[N]; `queue` has the next of each group, i32[Q]."""
+    position = jnp.arange(len(demand.created))
+    group = jnp.searchsorted(demand.queue_end, position, side="right")
+    return (position >= queue[group]) & (demand.created < time)
+
+
 def _created(network: RoadNetwork, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(flow, number within it, step) of every vehicle, by the engine's clock of each flow.
 

@@ -15,7 +15,7 @@ import numpy as np
 from sadq.envs.base import Environment
 from sadq.envs.cityflow.capacity import FULL_JAM, GRID_JAM, jammed, most_inside
 from sadq.envs.cityflow.control import MOST_ACTIONS, ActionMode, Control, Reward, control_of
-from sadq.envs.cityflow.demand import Demand
+from sadq.envs.cityflow.demand import Demand, waiting_outside
 from sadq.envs.cityflow.engine import LINK_OVERFULL, NO_SLOT, TOO_MANY_MOVERS, Simulator, State
 from sadq.envs.cityflow.episodes import Departures, departures_of, draw_demand
 from sadq.envs.cityflow.grid import Grid
@@ -217,11 +217,9 @@ class CityFlow(Environment):
 
     def _present(self, state: CityFlowState) -> tuple[Array, Array]:
         """Which places for vehicles hold one that is in the net, and which trips wait before it."""
-        traffic, demand = state.traffic, state.demand
-        position = jnp.arange(len(demand.created))
-        group = jnp.searchsorted(demand.queue_end, position, side="right")
-        outside = (position >= traffic.queue[group]) & (demand.created < traffic.time)
-        return self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length), outside
+        traffic = state.traffic
+        inside = self.simulator.tables.places.drivable[traffic.vehicles.place] < len(self.network.length)
+        return inside, waiting_outside(state.demand, traffic.queue, traffic.time)
 
     def trouble(self, measures: Mapping[str, float]) -> str | None:
         fault, lacking = int(measures["fault"]), int(measures["lacking"])

@@ -89,7 +89,7 @@ class CityFlowGrid(CityFlow):
         """f32[S], of the state that a decision led to."""
         incoming = self.views.incoming
         if self.reward == "under_way":
-            shared = self.control.reward(self.reward, None, None, self.under_way(state))
+            shared = self.control.reward(self.reward, state.waiting, state.waiting, self.under_way(state))
             return jnp.full(len(incoming), shared, jnp.float32)
         if self.reward == "queue":
             total = _at_lanes(state.waiting, incoming).sum(1)
