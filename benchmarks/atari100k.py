@@ -5,7 +5,8 @@
 
 All games and seeds of an agent are one fleet. What is finished is written to FOLDER, a file an agent and game, and not run
 again. With --runs a call that ends after --seconds leaves a checkpoint there, from which the next call goes on. What a run
-has so far is in a file that ends in .unfinished, renewed after every evaluation.
+has so far is in a file that ends in .unfinished, renewed after every evaluation. With --ranking the true emulator judges a
+guided agent's model at so many points of the run (`atari_ranking.py`), and a game's file has these rows as well.
 """
 
 import argparse
@@ -17,12 +18,13 @@ from typing import Any
 import jax
 import machine
 import numpy as np
+from atari_ranking import Play, Points, told
 from measure import say, write_json
 
 from sadq.experiment.folder import CONFIG
 from sadq.experiment.opening import create, reopen
 from sadq.experiment.presets import preset
-from sadq.experiment.run import Experiment
+from sadq.experiment.run import Callback, Experiment, Progress
 
 UNFINISHED = ".unfinished"
 LAST = ("delta_q", "disagreement", "greedy_minus_mixed", "model_", "q")
@@ -33,7 +35,11 @@ def result_file(out: Path, agent: str, game: str, label: str) -> Path:
     return out / f"{game.lower()}-{agent}{label}.json"
 
 
-def summaries(experiment: Experiment, agent: str, seconds: float) -> dict[str, dict[str, Any]]:
+Rankings = dict[str, list[dict[str, Any]]]
+"""By game, the rows of `Points`, with the members that they are of."""
+
+
+def summaries(experiment: Experiment, agent: str, seconds: float, ranked: Rankings) -> dict[str, dict[str, Any]]:
     """By game: every member's final scores and curves, in numbers that fit a page."""
     result = experiment.result()
     found: dict[str, dict[str, Any]] = {}
@@ -62,7 +68,15 @@ def summaries(experiment: Experiment, agent: str, seconds: float) -> dict[str, d
         "this_call_seconds": round(seconds, 1),
         "machine": machine.describe() | {"device": jax.devices()[0].device_kind},
     }
-    return {game: entry | shared for game, entry in found.items()}
+    rows = {game: {"ranking": ranked[game]} for game in ranked}
+    return {game: entry | shared | rows.get(game, {}) for game, entry in found.items()}
+
+
+def ranked_so_far(experiment: Experiment, files: list[Path]) -> Rankings:
+    """What earlier calls of a run have found up to where it stands now."""
+    kept = [json.loads(path.read_text()) for path in files if experiment.step > 0 and path.exists()]
+    found = {one["game"]: [row for row in one.get("ranking", []) if row["step"] <= experiment.step] for one in kept}
+    return {game: rows for game, rows in found.items() if rows}
 
 
 def main() -> None:
@@ -75,6 +89,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--evaluations", type=int, default=5)
+    parser.add_argument(
+        "--ranking", type=int, default=0, help="points at which models are judged, beside the beginning"
+    )
     parser.add_argument("--seconds", type=float, default=1e9, help="stop with a checkpoint after so long")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -96,26 +113,38 @@ def main() -> None:
         started = time.perf_counter()
         say(f"{agent} on {', '.join(missing)}: {experiment.describe()}")
         experiment.begin()
-        told, evaluated = time.monotonic(), 0
+        unfinished = [result_file(options.out, agent, game, label).with_suffix(UNFINISHED) for game in missing]
+        ranked = ranked_so_far(experiment, unfinished)
+        told_at, evaluated = time.monotonic(), 0
+
+        def rank(rows: list[dict[str, Any]]) -> None:
+            for row in rows:
+                say(told(row))
+                ranked.setdefault(row["game"], []).append(row)
 
         def keep(suffix: str) -> dict[str, dict[str, Any]]:
-            found = summaries(experiment, agent, time.perf_counter() - started)
+            found = summaries(experiment, agent, time.perf_counter() - started, ranked)
             for game, entry in found.items():
                 write_json(result_file(options.out, agent, game, label).with_suffix(suffix), entry)
             return found
 
-        def stop(progress: Any) -> bool:
-            nonlocal told, evaluated
+        def stop(progress: Progress) -> bool:
+            nonlocal told_at, evaluated
             if len(experiment.folder.evaluations) > evaluated:
                 evaluated = len(experiment.folder.evaluations)
                 keep(UNFINISHED)
-            if time.monotonic() - told > 20:
-                told = time.monotonic()
+            if time.monotonic() - told_at > 20:
+                told_at = time.monotonic()
                 rate, shown = progress.steps_per_second, progress.mean_return
                 say(f"  {progress.step:,} of {progress.steps:,} steps, {rate:,.0f} env steps/s, return {shown}")
             return time.monotonic() - began < options.seconds
 
-        finished = experiment.run(stop)
+        callbacks: list[Callback] = [stop]
+        if options.ranking and experiment.config.guided:
+            points = Points(experiment, options.ranking, Play(), rank)
+            points()
+            callbacks.insert(0, points)
+        finished = experiment.run(*callbacks)
         if finished:
             say(f"  {experiment.folder.metrics[-1]}")
             for game, entry in keep(".json").items():

@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from sadq.experiment.folder import CHECKPOINTS
 from sadq.experiment.opening import create, reopen
 from sadq.experiment.presets import preset
 from sadq.experiment.ranking import Judge, summary
-from sadq.experiment.run import Experiment
+from sadq.experiment.run import Experiment, Progress
 from sadq.experiment.stored import restored
 from sadq.networks import Nature, Quantile
 
@@ -57,33 +58,56 @@ def config_of(options: argparse.Namespace, variant: str) -> Config:
     return dataclasses.replace(base, **fields, model=dataclasses.replace(model, **settings))
 
 
-class Points:
-    """The rankings of one fleet as its training goes on."""
+@dataclasses.dataclass(frozen=True)
+class Play:
+    """The games in which a member meets the states that its model is judged at."""
 
-    def __init__(self, experiment: Experiment, options: argparse.Namespace):
-        self.experiment, self.options = experiment, options
+    states: int = 200
+    environments: int = 8
+    every: int = 8
+    epsilon: float = 0.05
+
+
+class Points:
+    """The rankings of one fleet, at its beginning and at points of its training that are evenly spread."""
+
+    def __init__(self, experiment: Experiment, count: int, play: Play, add: Callable[[list[dict[str, Any]]], None]):
+        """Every row goes to `add`."""
+        self.experiment, self.play, self.add = experiment, play, add
         self.judge = Judge(make_learner(experiment.config, experiment.environment))
         self.hyper = hyper_of(experiment.config)
+        self.seconds = 0.0  # that all of it took
+        places = [experiment.steps * number // count for number in range(count + 1)] if count else []
+        self.due = [place for place in places if place > experiment.step or experiment.step == 0]
+
+    def __call__(self, progress: Progress | None = None) -> None:
+        """Rank if a point has been reached; a callback of a run, and called before it for the beginning."""
+        step = self.experiment.step
+        if self.due and step >= self.due[0]:
+            self.due = [place for place in self.due if place > step]
+            self.add(self.rows(self.experiment.state, step))
 
     def rows(self, state: Any, step: int) -> list[dict[str, Any]]:
         """One row for each game."""
-        experiment, options = self.experiment, self.options
+        experiment, own = self.experiment, self.play
         spec: Any = experiment.environment
         by_game: dict[str, list[Any]] = {}
         began = time.perf_counter()
         for index, member in enumerate(experiment.members):
             game = member.get("game", spec.games[0])
-            own, hyper = jax.tree.map(lambda leaf: leaf[index], (state.learner, self.hyper))
+            learner, hyper = jax.tree.map(lambda leaf: leaf[index], (state.learner, self.hyper))
             key = keys.at(keys.purpose(keys.member_key(member["seed"]), "ranking"), step)
-            play = Foresight(spec, game, member["seed"], options.environments, "ranking")
-            play.reset(step)
+            games = Foresight(spec, game, member["seed"], own.environments, "ranking")
+            games.reset(step)
             try:
-                ranked = self.judge(play, own, hyper, options.states, options.every, options.epsilon, key)
+                ranked = self.judge(games, learner, hyper, own.states, own.every, own.epsilon, key)
             finally:
-                play.close()
+                games.close()
             by_game.setdefault(game, []).append(ranked)
-        seconds = round(time.perf_counter() - began, 1)
-        return [{"game": game, "step": step, "seconds": seconds} | summary(parts) for game, parts in by_game.items()]
+        spent = time.perf_counter() - began
+        self.seconds += spent
+        rows = by_game.items()
+        return [{"game": game, "step": step, "seconds": round(spent, 1)} | summary(parts) for game, parts in rows]
 
 
 def told(row: dict[str, Any]) -> str:
@@ -98,19 +122,15 @@ def trained(options: argparse.Namespace, variant: str, add: Any) -> bool:
     experiment = create(config_of(options, variant), None)
     say(f"{variant}: {experiment.describe()}")
     experiment.begin()
-    points = Points(experiment, options)
-    due = [experiment.steps * (number + 1) // options.points for number in range(options.points)]
-    add(variant, points.rows(experiment.state, 0))
-
-    def rank(progress: Any) -> None:
-        if due and progress.step >= due[0]:
-            while due and progress.step >= due[0]:
-                due.pop(0)
-            add(variant, points.rows(experiment.state, progress.step))
-
-    finished = experiment.run(rank)
+    points = Points(experiment, options.points, play_of(options), lambda rows: add(variant, rows))
+    points()
+    finished = experiment.run(points)
     experiment.close()
     return finished
+
+
+def play_of(options: argparse.Namespace) -> Play:
+    return Play(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Play)})
 
 
 def of_run(options: argparse.Namespace, add: Any) -> None:
@@ -124,7 +144,8 @@ def of_run(options: argparse.Namespace, add: Any) -> None:
     loop.close()
     model = experiment.config.model
     variant = "newest-frame" if model.newest_frame else model.space
-    add(variant, Points(experiment, options).rows(state, meta["step"]))
+    points = Points(experiment, 0, play_of(options), lambda _: None)
+    add(variant, points.rows(state, meta["step"]))
 
 
 def main() -> None:
@@ -138,10 +159,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--points", type=int, default=5, help="of training, evenly spread, beside its beginning")
-    parser.add_argument("--states", type=int, default=200, help="of each member and point")
-    parser.add_argument("--environments", type=int, default=8, help="games that a member plays for it")
-    parser.add_argument("--every", type=int, default=8, help="steps of play from one state to the next")
-    parser.add_argument("--epsilon", type=float, default=0.05, help="of that play")
+    told_of = {
+        "states": "of each member and point",
+        "environments": "games that a member plays for it",
+        "every": "steps of play from one state to the next",
+        "epsilon": "of that play",
+    }
+    for field in dataclasses.fields(Play):
+        parser.add_argument(
+            f"--{field.name}", type=type(field.default), default=field.default, help=told_of[field.name]
+        )
     parser.add_argument("--small", action="store_true", help="small networks, to try it on a CPU")
     options = parser.parse_args()
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
