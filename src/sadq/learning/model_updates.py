@@ -41,7 +41,7 @@ def learn_model(
         key, slot, batch = inputs
         if state.pacing is None:
             return model_update(guidance, state, phase, key, batch)
-        return paced(guidance.pacing, state, slot, lambda: model_update(guidance, state, phase, key, batch))
+        return paced(guidance.pacing, state, slot, lambda before: model_update(guidance, before, phase, key, batch))
 
     batches = store.one_step(contents, jax.vmap(positions)(update_keys))
     slots = first + jnp.arange(which.length)
@@ -80,26 +80,40 @@ def any_member(condition: Array) -> Array:
         return condition
 
 
+def at_most_once(
+    due: Array, body: Callable[[PyTree], tuple[PyTree, PyTree]], carry: PyTree, nothing: PyTree
+) -> tuple[PyTree, PyTree]:
+    """`body(carry)` where it is due, else the carry as it is, with `nothing`.
+
+    A loop of one round or none, since its carry stays where it is. A branch writes what it returns to another place, and
+    copies it back: a model of 35 million parameters with its running means, twice where nothing is done.
+    """
+
+    def once(state: tuple[Array, PyTree, PyTree]) -> tuple[Array, PyTree, PyTree]:
+        return jnp.bool_(False), *body(state[1])
+
+    _, carry, found = jax.lax.while_loop(lambda state: state[0], once, (due, carry, nothing))
+    return carry, found
+
+
 def paced(
-    pacing: Pacing, state: LearnerState, slot: Array, update: Callable[[], tuple[LearnerState, Metrics]]
+    pacing: Pacing, state: LearnerState, slot: Array, update: Callable[[LearnerState], tuple[LearnerState, Metrics]]
 ) -> tuple[LearnerState, Metrics]:
     """One slot: the update where it is due, else the model as it was, with parts of its loss that are no numbers."""
     due, memory = pacing.due(state.pacing, slot)
-    shapes = jax.eval_shape(update)[1]
+    shapes = jax.eval_shape(update, state)[1]
     if RECONSTRUCTION not in shapes:
         told = ", ".join(shapes) or "nothing"
         expected = f"needs a model whose loss tells its part {RECONSTRUCTION}, but this one tells {told}"
         raise SadqError(f"This pacing {expected}: add that part, or choose pacing every.")
 
-    def taken() -> tuple[PyTree, Metrics]:
-        after, parts = update()
-        chosen = jax.tree.map(lambda new, old: jnp.where(due, new, old), after.model, state.model)
+    def taken(model: PyTree) -> tuple[PyTree, Metrics]:
+        after, parts = update(state._replace(model=model))
+        chosen = jax.tree.map(lambda new, old: jnp.where(due, new, old), after.model, model)
         return chosen, {name: jnp.where(due, part, jnp.nan) for name, part in parts.items()}
 
-    def left() -> tuple[PyTree, Metrics]:
-        return state.model, {name: jnp.full(part.shape, jnp.nan, part.dtype) for name, part in shapes.items()}
-
-    model, parts = jax.lax.cond(any_member(due), taken, left)
+    nothing = {name: jnp.full(part.shape, jnp.nan, part.dtype) for name, part in shapes.items()}
+    model, parts = at_most_once(any_member(due), taken, state.model, nothing)
     told = pacing.told(memory, jnp.mean(parts[RECONSTRUCTION]))
     memory = jax.tree.map(lambda new, old: jnp.where(due, new, old), told, memory)
     parts["model_updates"] = jnp.broadcast_to(due * 1.0, parts[RECONSTRUCTION].shape)
