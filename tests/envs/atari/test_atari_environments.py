@@ -1,9 +1,13 @@
 """The contract of a fleet of games: episodes, seeds, idling, evaluation, and what is refused."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
 from sadq.envs.atari import AtariEnvironments, AtariSpec, human_normalised
+from sadq.envs.atari.environments import PATIENCE
 from sadq.envs.group import IDLE
 from sadq.errors import SadqError
 
@@ -62,6 +66,18 @@ def test_idle_games_wait(opened):
         np.testing.assert_array_equal(step.next_observation[0, 1], before.next_observation[0, 0])
         assert not step.observation[0, 0].any()
     assert np.array_equal(environments.state()["lengths"], [[6, 6]])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux alone")
+@pytest.mark.parametrize(("purpose", "nicer"), [("collect", 0), ("evaluate", PATIENCE)])
+def test_evaluation_lets_training_go_first(opened, purpose, nicer):
+    """All threads of its games, also those that ALE makes, yield to training's; nothing else in the process does."""
+    own, before = os.nice(0), set(os.listdir("/proc/self/task"))
+    opened("Pong", environments=2, purpose=purpose).reset()
+    threads = set(os.listdir("/proc/self/task")) - before
+    niceness = [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in threads]
+    assert len(niceness) >= 4 and set(niceness) == {own + nicer}
+    assert os.nice(0) == own
 
 
 def test_evaluation_plays_whole_games(opened):

@@ -1,6 +1,7 @@
 """A fleet of Atari environments, M members times E, behind the interface of `HostEnvironments`."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,8 @@ from sadq.envs.group import IDLE, HostStep, Slot, checked_actions, checked_shape
 from sadq.errors import SadqError
 
 SAVED = "actions", "digests", "games", "lengths"
+PATIENCE = 10
+"""How nice the threads of evaluation are: a hundred games at once would keep the few of training waiting for a core."""
 
 
 class AtariEnvironments:
@@ -59,7 +62,8 @@ class AtariEnvironments:
             for game, seed in zip(self.games, seeds, strict=True)
             for e in range(environments)
         ]
-        self._background = ThreadPoolExecutor(min(len(slots), os.cpu_count() or 1), "atari")
+        threads, first = min(len(slots), os.cpu_count() or 1), _yield if self._evaluates else None
+        self._background = ThreadPoolExecutor(threads, "atari", first)
         self._cabinets = [Cabinet(game, spec, slot, purpose, self._evaluates, self._background) for game, slot in slots]
         self._sent: list[int] | None = None
         self._started, self._whole = False, True
@@ -227,6 +231,12 @@ class AtariEnvironments:
                 f"the {self.shape} games here have: restore it with the games, seeds and environments it was saved with."
             )
         return recorded
+
+
+def _yield() -> None:
+    """Let others go first from now on: this thread, and with it those of the consoles that it makes."""
+    if sys.platform == "linux":  # elsewhere the whole process would
+        os.nice(PATIENCE)
 
 
 def _games(spec: AtariSpec, members: int, games: Sequence[str] | None) -> tuple[str, ...]:
