@@ -4,7 +4,8 @@
 
 A collect is a few emulator steps, each after an action, and then the updates. `alone` are milliseconds of these parts
 when nothing runs beside them, `collect` is what they take together; what is missing from their sum is what overlaps.
-Kernels are named by where in the program they come from, and added up.
+Kernels are named by where in the program they come from, and added up. With --evaluate an evaluation of as many games as the
+preset has goes on beside some collects, and once more alone.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from sadq.dynamics import RSSM
 from sadq.envs.group import Part
 from sadq.experiment.build import make_loop, resolve
 from sadq.experiment.config import Config
+from sadq.experiment.evaluations import Beside
 from sadq.experiment.presets import preset
 from sadq.fleet.host_loop import HostLoop
 from sadq.networks import Nature
@@ -79,6 +81,27 @@ def inside(loop: HostLoop, state: Any, first: int) -> dict[str, float]:
     return {name: seconds / loop.collects * 1e3 for name, seconds in spent.items()}
 
 
+def beside_evaluation(loop: HostLoop, state: Any, first: int) -> tuple[Any, int, dict[str, Any]]:
+    """The loop's next state and collect, and how collects and an evaluation get on beside each other, and alone."""
+    snapshot = state._replace(learner=jax.tree.map(jnp.copy, state.learner), replay=None, sampler=None)
+    began, collects = time.perf_counter(), []
+    evaluation = Beside(lambda: loop.evaluate(snapshot, 0))
+    while evaluation.is_alive():
+        chunk = time.perf_counter()
+        state, _ = loop.advance(state, first)
+        jax.block_until_ready(state.fresh)
+        first += loop.collects
+        collects.append((time.perf_counter() - chunk) / loop.collects * 1e3)
+    lengths = evaluation.result().lengths
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    loop.evaluate(snapshot, 0)
+    alone = time.perf_counter() - began
+    # While the last of these collects was made the evaluation ended.
+    found = {"collects": collects, "seconds": seconds, "seconds_alone": alone, "games": int(lengths.size)}
+    return state, first, found
+
+
 def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, Any]:
     """Milliseconds of device time of a call, all in all and by kernel, from the profiler."""
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +128,7 @@ def kernels(function: Callable[[], Any], count: int, shown: int) -> dict[str, An
     return {"device_ms": sum(spent.values()) / count / 1e6, "launches": sum(calls.values()) / count, "kernels": rows}
 
 
-def profile(config: Config, collects: int, chunks: int, shown: int) -> dict[str, Any]:
+def profile(config: Config, collects: int, chunks: int, shown: int, evaluates: bool) -> dict[str, Any]:
     """One fleet's numbers."""
     environment = resolve(config.environment, config.settings)
     loop: Any = make_loop(config, environment, collects)
@@ -116,6 +139,9 @@ def profile(config: Config, collects: int, chunks: int, shown: int) -> dict[str,
         jax.block_until_ready(state.fresh)
         rates.append((time.perf_counter() - began) / collects * 1e3)
         first += collects
+    evaluation = None
+    if evaluates:
+        state, first, evaluation = beside_evaluation(loop, state, first)
     kept = jax.tree.map(jnp.copy, state)
     shares = inside(loop, state, first)
     first += collects
@@ -163,6 +189,7 @@ def profile(config: Config, collects: int, chunks: int, shown: int) -> dict[str,
         "collects": chunks * collects,
         "collect": rates[-1],
         "by_chunk": rates,
+        "beside_an_evaluation": evaluation,
         "model_updates_a_slot": float(np.mean(metrics.get("model_updates", np.nan))),
         "inside_the_loop": shares,
         "overlapping_share": 1 - rates[-1] / total,
@@ -193,6 +220,7 @@ def main() -> None:
     parser.add_argument("--collects", type=int, default=200)
     parser.add_argument("--chunks", type=int, default=3, help="of collects; the last one is timed")
     parser.add_argument("--kernels", type=int, default=40, help="how many to show")
+    parser.add_argument("--evaluate", action="store_true", help="also beside an evaluation")
     parser.add_argument("--in-a-row", action="store_true", help="without overlap")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
@@ -201,10 +229,10 @@ def main() -> None:
         for agent in options.agents:
             fields: dict[str, Any] = {"seeds": tuple(range(options.seeds)), "learning_starts": 100, "compute": compute}
             fields["overlap"] = not options.in_a_row
-            config = preset(f"atari/{options.game}", agent, evaluations=1, evaluation_episodes=1, **fields)
-            found.append(
-                profile(tiny(config) if options.tiny else config, options.collects, options.chunks, options.kernels)
-            )
+            fields |= {} if options.evaluate else {"evaluation_episodes": 1}
+            config = preset(f"atari/{options.game}", agent, evaluations=1, **fields)
+            config = tiny(config) if options.tiny else config
+            found.append(profile(config, options.collects, options.chunks, options.kernels, options.evaluate))
             say(json.dumps({key: value for key, value in found[-1].items() if key not in ("act", "learn")}))
             for part in ("act", "learn"):
                 rows = found[-1][part]
