@@ -7,7 +7,7 @@ from sadq.report.comparison import Comparison, Summary
 from sadq.report.markup import unbroken
 from sadq.report.names import in_words
 from sadq.report.stats import interval, number
-from sadq.report.verdicts import Contrast
+from sadq.report.verdicts import Contrast, pairs_in
 
 BADGES = {
     "better": "better",
@@ -50,7 +50,6 @@ def card(each: Comparison, detailed: bool) -> str:
 def finding(each: Comparison) -> str:
     """The first line: what is seen of the measure that tells the two apart, time to a threshold before area and end."""
     where, other, base = in_words(each.environment), each.other.spoken, each.base.spoken
-    pairs = len(each.seeds)
     if each.outcome == "unlike":
         return f"{other} and {base} on {where} were trained with unlike settings"
     if each.outcome == "unknown":
@@ -58,7 +57,7 @@ def finding(each: Comparison) -> str:
     if each.outcome == "equal":
         return f"{other} and {base} score the same on {where}, seed by seed"
     if each.outcome == "undecided":
-        return f"No difference between {other} and {base} is detectable on {where} at {pairs} seeds"
+        return f"No difference between {other} and {base} is detectable on {where} at {pairs_in(each.contrasts)} seeds"
     decided = [one for one in each.contrasts if one.outcome in ("better", "worse")]
     first, *rest = [_told(each, one) for one in decided]
     further = (

@@ -185,10 +185,15 @@ def overall(contrasts: Sequence[Contrast]) -> str:
     return next((one for one in ranked if one in outcomes), "unknown")
 
 
+def pairs_in(contrasts: Sequence[Contrast]) -> int:
+    """How many seeds have a score in both arms, on the measure that has most of them."""
+    return max((len(one.difference.differences) for one in contrasts), default=0)
+
+
 def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
     """The answer in words, from the measures of one arm against its base."""
     outcome = overall(contrasts)
-    pairs = max((len(one.difference.differences) for one in contrasts), default=0)
+    pairs = pairs_in(contrasts)
     if outcome == "unknown":
         why = "one seed shows no spread" if pairs else "no seed has a score in both"
         return f"Nothing can be said of {other} against {base}: {why}."
@@ -219,7 +224,7 @@ def _finding(one: Contrast) -> str:
 
 def _outlook(doubtful: Sequence[Contrast]) -> str:
     """How many more seeds would settle the easiest of the open measures."""
-    pairs = max(len(one.difference.differences) for one in doubtful)
+    pairs = pairs_in(doubtful)
     if not any(one.can_settle for one in doubtful):
         least = math.ceil(1 - math.log2(stats.SIGNIFICANCE / max(one.comparisons for one in doubtful)))
         ties = min(one.difference.ties for one in doubtful)
