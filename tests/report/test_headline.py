@@ -29,3 +29,20 @@ def test_only_seeds_with_a_score_are_counted(make_run: Make, tmp_path: Path) -> 
     text = read(write_report([base, other], tmp_path / "out")).text
     assert "is detectable on BitFlip with 8 bits at 3 seeds" in text
     assert "is detectable at 3 seeds" in text and "at 4 seeds" not in text
+
+
+def test_untrained_agents_are_not_compared(make_run: Make, tmp_path: Path) -> None:
+    """They are equal seed by seed, for they share their initial weights: no finding about how they learn."""
+    base = make_run("base", "dqn", rising(7, 0.5, 1.0), finished=False)
+    begun = make_run("begun", "dqn+sadq", [[0.0]] * 7, finished=False, config={"steps": 2000})
+    third = make_run("third", "c51", rising(7, 0.5, 1.0))
+    text = read(write_report([base, begun, third], tmp_path / "out")).text
+    assert "dqn+sadq (α = 0.2) and dqn on BitFlip with 8 bits cannot be compared" in text
+    assert "not both were evaluated after their training began" in text
+    assert "after Holm's correction for 1 pair." in text  # of every pair only that of the two that have learned
+    (told,) = (
+        each
+        for each in json.loads((tmp_path / "out" / "report.json").read_text())["comparisons"]
+        if each["other"]["label"] == "dqn+sadq"
+    )
+    assert told["outcome"] == "unknown" and told["until_step"] == 0 and told["measures"] == {}
