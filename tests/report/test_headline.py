@@ -46,3 +46,20 @@ def test_untrained_agents_are_not_compared(make_run: Make, tmp_path: Path) -> No
         if each["other"]["label"] == "dqn+sadq"
     )
     assert told["outcome"] == "unknown" and told["until_step"] == 0 and told["measures"] == {}
+
+
+def test_a_card_says_where_its_numbers_end(make_run: Make, tmp_path: Path) -> None:
+    base = make_run("base", "dqn", rising(7, 0.5, 0.6, 1.0))
+    going = make_run("going", "dqn+sadq", rising(7, 0.7, 0.8), finished=False, config={"steps": 3000})
+    ends = "All of this is over the first 2,000 steps, as far as both have come."
+    assert ends in read(write_report([base, going], tmp_path / "going")).text
+    whole = make_run("whole", "dqn+sadq", rising(7, 0.7, 0.8, 1.0))
+    assert "as far as both have come" not in read(write_report([base, whole], tmp_path / "whole")).text
+
+
+def test_an_agent_without_a_score_is_not_said_to_end_anywhere(make_run: Make, tmp_path: Path) -> None:
+    run = make_run("run", "dqn", rising(2, 1.0))
+    lose_evaluations(run, 0)
+    lose_evaluations(run, 1)
+    text = read(write_report([run], tmp_path / "out")).text
+    assert "On BitFlip with 8 bits, dqn has no final return: evaluations are missing." in text

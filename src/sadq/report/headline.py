@@ -29,9 +29,12 @@ def headlines(comparisons: Sequence[Comparison], summaries: Sequence[Summary]) -
     compared = {line for each in comparisons for line in (each.base, each.other)}
     for summary in (summary for summary in summaries if summary.line not in compared):
         line, seeds = summary.line, len(summary.line.indices)
+        where, final = in_words(line.environment), summary.mean["final_return"]
         words = (
-            f"On {in_words(line.environment)}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} "
-            f"steps, {line.spoken} ends at {interval(summary.mean['final_return'])}."
+            f"On {where}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} steps, {line.spoken} ends at "
+            f"{interval(final)}."
+            if final.count
+            else f"On {where}, {line.spoken} has no final return: evaluations are missing."
         )
         yield f'<p class="plain">{unbroken(words)}</p>'
 
@@ -40,7 +43,8 @@ def card(each: Comparison, detailed: bool) -> str:
     """One comparison: its outcome in a word, the finding in a line, the measures, and the whole verdict."""
     outcome = each.outcome
     numbers = "".join(_number(one) for one in each.contrasts) if each.alike and each.seeds else ""
-    body = f"<p>{unbroken(each.verdict())}</p>" if detailed else ""
+    said = " ".join([each.verdict()] * detailed + [_until(each)] * bool(numbers)).strip()
+    body = f"<p>{unbroken(said)}</p>" if said else ""
     return (
         f'<article class="card {outcome}"><p class="badge">{escape(BADGES[outcome])}</p>'
         f"<h2>{unbroken(finding(each))}</h2>{f'<dl>{numbers}</dl>' if numbers else ''}{body}</article>"
@@ -87,6 +91,13 @@ def _when(each: Comparison, one: Contrast) -> str:
     if reached == 0:
         return f"{threshold} in no seed within {each.until:,} steps"
     return f"{threshold}{f' in {reached} of {seeds} seeds,' * (reached < seeds)} after {one.other.value:,.0f} steps"
+
+
+def _until(each: Comparison) -> str:
+    """Where a card's numbers end, if one of the two goes on from there and has other ones in the table."""
+    if each.until == max(each.base.run.last_step, each.other.run.last_step):
+        return ""
+    return f"All of this is over the first {each.until:,} steps, as far as both have come."
 
 
 def _number(one: Contrast) -> str:
