@@ -243,7 +243,7 @@ def comparison_tables(each: Comparison) -> str:
                 one.measure.title.capitalize(),
                 interval(one.base),
                 interval(one.other),
-                interval(difference.mean, signed=True),
+                one.difference_in_words,
                 interval(one.improvement),
                 number(one.win_share) if known else "not known",
                 f"{difference.p_value:.3g}" if known else "not known",

@@ -105,5 +105,5 @@ def _number(one: Contrast) -> str:
     return (
         f'<div class="{one.outcome}"><dt>{escape(one.measure.title.capitalize())}</dt>'
         f"<dd><b>{escape(number(one.other.value))}</b> against {escape(number(one.base.value))}"
-        f"<small>{unbroken(interval(one.difference.mean, signed=True))}</small></dd></div>"
+        f"<small>{unbroken(one.difference_in_words)}</small></dd></div>"
     )

@@ -113,6 +113,13 @@ class Contrast:
         return share if self.measure.higher_is_better else 1 - share
 
     @property
+    def difference_in_words(self) -> str:
+        """With the level of its interval where that is not the 95% of all others, as with fewer than six pairs."""
+        pairs = self.difference
+        known = pairs.mean.low is not None and pairs.level < stats.LEVEL - 1e-3
+        return interval(pairs.mean, signed=True) + f", an interval of {pairs.level:.0%}" * known
+
+    @property
     def seeds_to_settle(self) -> int | None:
         """Seeds with which a difference as large as the one seen would be found 4 times in 5; None: over 1,000."""
         return stats.seeds_to_settle(self.difference.differences, self.comparisons)
@@ -213,12 +220,11 @@ def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
 
 
 def _finding(one: Contrast) -> str:
-    pairs, count = one.difference, one.comparisons
+    count = one.comparisons
     chance = p_in_words(one.corrected_p) + (f" after Holm's correction for {count}" if count > 1 else "")
-    level = "" if pairs.level >= stats.LEVEL - 1e-3 else f", a {pairs.level:.0%} interval"
     return (
         f"{one.measure.title} {number(one.other.value)} against {number(one.base.value)}, paired difference "
-        f"{interval(pairs.mean, signed=True)}{level} ({chance})"
+        f"{one.difference_in_words} ({chance})"
     )
 
 
