@@ -121,6 +121,17 @@ def test_more_agents_than_colours_still_differ(make_run: Make) -> None:
     assert len(set(styles_of(lines).values())) == len(agents)
 
 
+def test_all_twelve_pairs_and_two_sweeps_are_told_apart(make_run: Make) -> None:
+    agents = [f"agent{index}{twin}" for index in range(12) for twin in ("", "+sadq")]
+    pairs = styles_of(lines_of(load_all([make_run(agent, agent) for agent in agents])))
+    assert len(set(pairs.values())) == 24
+    alphas = [0, 0.2, 0.5, 1]
+    runs = [make_run(f"s-{one}", f"{one}+sadq", [(0, 1)] * 4, seeds=[0] * 4, alphas=alphas) for one in ("dqn", "c51")]
+    sweeps = styles_of(lines_of(load_all([*runs, make_run("s-base", "c51", [(0, 1)])])))
+    assert len(set(sweeps.values())) == 9
+    assert sweeps["dqn+sadq, α = 0.5"].colour == sweeps["c51+sadq, α = 0.5"].colour
+
+
 def test_a_sweep_runs_along_a_scale(make_run: Make) -> None:
     lines = lines_of(load_all([make_run("a", "dqn+sadq", [(0, 1)] * 5, seeds=[0] * 5, alphas=[0, 0.2, 0.5, 0.8, 1])]))
     styles = styles_of(lines)
