@@ -68,6 +68,6 @@ def test_an_agent_without_a_score_is_not_said_to_end_anywhere(make_run: Make, tm
 def test_a_lower_level_is_named_wherever_its_interval_stands(make_run: Make, tmp_path: Path) -> None:
     base, other = make_run("base", "dqn", rising(4, 1.0)), make_run("other", "dqn+sadq", rising(4, 1.1))
     text = read(write_report([base, other], tmp_path / "few")).text
-    assert text.count("an interval of 88%") == 3 * 3  # of each measure: on the card, in its words, in the table
+    assert text.count("] at 88%") == 3 * 3  # of each measure: on the card, in its words, in the table
     base, other = make_run("b", "dqn", rising(6, 1.0)), make_run("o", "dqn+sadq", rising(6, 1.1))
-    assert "an interval of" not in read(write_report([base, other], tmp_path / "enough")).text
+    assert "] at " not in read(write_report([base, other], tmp_path / "enough")).text

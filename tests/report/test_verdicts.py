@@ -101,7 +101,7 @@ def test_no_difference_is_a_verdict_with_what_would_settle_it() -> None:
 def test_few_seeds_say_so() -> None:
     said = words(*[dataclasses.replace(arms(5.0, seeds=5), measure=measure) for measure in MEASURES.values()])
     assert "5 seeds cannot settle it even if all of them agree: that takes at least 7" in said
-    assert "an interval of 94%" in said
+    assert "] at 94% (p = " in said
     assert "though so few seeds say little about by how much" in words(arms(5.0, seeds=8))
 
 

@@ -221,9 +221,9 @@ def _explanations(seed: int) -> Iterator[str]:
     yield (
         "Pairs share a seed, hence initial weights, exploration and sampling keys. Brackets around a paired difference are "
         "all shifts that the sign-flip test does not reject, and with fewer than six pairs, of which it rejects none at 5%, "
-        "the range of the differences, at a lower level that is named; the test asks how many of all ways to flip the "
-        "signs of the differences give a mean at least as far from zero. p-values are corrected by Holm's method for "
-        "all comparisons and measures of an environment."
+        "the range of the differences, at the lower level that stands behind them; the test asks how many of all ways to "
+        "flip the signs of the differences give a mean at least as far from zero. p-values are corrected by Holm's method "
+        "for all comparisons and measures of an environment."
     )
     yield (
         "P(improvement) is how often a run of one arm beats a run of the other, drawn independently; paired wins is "

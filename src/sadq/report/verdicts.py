@@ -117,7 +117,7 @@ class Contrast:
         """With the level of its interval where that is not the 95% of all others, as with fewer than six pairs."""
         pairs = self.difference
         known = pairs.mean.low is not None and pairs.level < stats.LEVEL - 1e-3
-        return interval(pairs.mean, signed=True) + f", an interval of {pairs.level:.0%}" * known
+        return interval(pairs.mean, signed=True) + f" at {pairs.level:.0%}" * known
 
     @property
     def seeds_to_settle(self) -> int | None:
