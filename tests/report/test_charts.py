@@ -162,6 +162,14 @@ def test_odd_data_draws_without_a_warning(make_run: Make) -> None:
     assert charts.curves(Chart("t", "c", "y"), [], STYLES) == charts.strip(Chart("t", "c", ""), [], STYLES) == ""
 
 
+def test_of_many_lines_the_bands_stand_back(make_run: Make) -> None:
+    """As thick as those of a pair they would bury the means."""
+    lines = lines_of(load_all([make_run(f"run-{index}", f"agent{index}") for index in range(5)]))
+    traces = [trace_of(line, line.curves["returns"], False, 0) for line in lines]
+    drawn = [charts.curves(Chart("t", "c", "y"), some, styles_of(lines)) for some in (traces[:4], traces)]
+    assert ["crowded" in each.partition(">")[0] for each in drawn] == [False, True]
+
+
 def test_a_strip_has_a_dot_per_seed_and_its_interval() -> None:
     rows = [
         ("a", np.array([1.0, np.nan, 3.0]), Estimate(2.0, 1.0, 3.0, 2)),
