@@ -25,6 +25,19 @@ from sadq.report.traces import grid_of, profile_of
 from sadq.report.verdicts import THRESHOLD_SHARE, threshold_of
 
 FORMAT = 2
+RESERVED = (
+    "content",
+    "care",
+    "fleets",
+    "live",
+    "all",
+    "all-title",
+    "origins",
+    "origins-title",
+    "method",
+    "method-title",
+)
+"""Ids of the page's own places, which no environment may take."""
 
 
 def part(name: str) -> str:
@@ -87,7 +100,7 @@ class Report:
 
     def html(self, live: str = "", script: str = "") -> str:
         """The page; `live` goes before all else, and `script` after the page's own."""
-        taken: set[str] = set()
+        taken = set(RESERVED)
         slugs = {name: markup.slug_of(name, taken) for name in self.environments}
         links = [(slug, in_words(name)) for name, slug in slugs.items()]
         links += [("all", "All environments")] if self.over_environments else []

@@ -48,8 +48,8 @@ class Section:
     def html(self, slug: str) -> str:
         """The whole section."""
         parts = [
-            f'<section class="environment" id="{slug}" aria-labelledby="{slug}-title">',
-            f'<h2 id="{slug}-title">{escape(in_words(self.name))}</h2>{self._toggles()}',
+            f'<section class="environment" id="{slug}" aria-label="{escape(in_words(self.name))}">',
+            f"<h2>{escape(in_words(self.name))}</h2>{self._toggles()}",
             f'<div class="charts">{"".join(self.charts())}</div>',
             self._table(),
             *(comparison_tables(each) for each in self.comparisons),
