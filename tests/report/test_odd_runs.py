@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from report.reader import read
+from sadq.report import markup
 from sadq.report.contents import RESERVED
 from sadq.report.page import write_report
 
@@ -15,3 +18,17 @@ def test_environments_take_no_place_of_the_page_itself(make_run: Make, tmp_path:
     reader = read(write_report(runs, tmp_path / "out"))  # which finds every id but once
     targets = {f"#{tag['id']}" for _, tag in reader.tags if "id" in tag}
     assert {link["href"] for link in reader.all("a")} <= targets
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("ends at 0.97 [0.93, 1.00].", "0.97 [0.93, 1.00]"),
+        ("more: +332,392,666 [241,597,590, 459,092,728].", "+332,392,666 [241,597,590, 459,092,728]"),
+        ("dqn, hidden = [256, 256]", "= [256, 256]"),
+        (f"dqn, hidden = {[256] * 20}", None),
+    ],
+)
+def test_no_line_ends_in_an_interval_but_a_long_list_may_break(text: str, whole: str | None) -> None:
+    marked = markup.unbroken(text)
+    assert marked == (text if whole is None else text.replace(whole, f'<span class="whole">{whole}</span>'))
