@@ -1,5 +1,6 @@
 """`sadq watch`: the same page on this machine alone, made anew while its runs go on."""
 
+import contextlib
 import hashlib
 import math
 import signal
@@ -30,6 +31,7 @@ class Watched:
 
     def __init__(self, runs: Sequence[Path], title: str | None = None, seed: int = 0, refresh: float = 5.0):
         for run in runs:
+            runs_in(Path(run))  # which says why where that cannot be read
             if not Path(run).is_dir():
                 raise SadqError(
                     f"{run} is not a folder, so there is no run to watch: name run folders, or one that will hold some."
@@ -54,13 +56,10 @@ class Watched:
     def _signature(self) -> tuple[object, ...]:
         """What tells whether anything was written: sizes and times of all files that a page is made of."""
         found = []
-        for folder in (found for run in self.runs for found in runs_in(run)):
-            for name in READ:
-                try:
-                    told = (folder / name).stat()
-                except OSError:
-                    continue
-                found.append((str(folder / name), told.st_size, told.st_mtime_ns))
+        for run in self.runs:
+            with contextlib.suppress(OSError, SadqError):
+                for path in (folder / name for folder in runs_in(run) for name in READ if (folder / name).exists()):
+                    found.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
         return tuple(found)
 
     def _build(self) -> bytes:
