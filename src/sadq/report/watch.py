@@ -41,15 +41,17 @@ class Watched:
         self.runs, self.title, self.seed, self.refresh = [Path(run) for run in runs], title, seed, refresh
         self._lock = threading.Lock()
         self._seen: tuple[object, ...] | None = None
+        self._standings: list[Standing] = []
         self._page, self._not_before = b"", 0.0
 
     def page(self) -> tuple[str, bytes]:
         """(its tag, the page)."""
         with self._lock:
-            seen = self._signature()
-            if not self._page or (seen != self._seen and time.monotonic() >= self._not_before):
+            files, words = self._signature(), [standing.later().words for standing in self._standings]
+            if not self._page or ((files, words) != self._seen and time.monotonic() >= self._not_before):
                 began = time.monotonic()
-                self._page, self._seen = self._build(), seen
+                self._page = self._build()
+                self._seen = files, [standing.words for standing in self._standings]
                 self._not_before = time.monotonic() + SHARE * (time.monotonic() - began)
             return f'"{hashlib.sha256(self._page).hexdigest()[:24]}"', self._page
 
@@ -66,9 +68,10 @@ class Watched:
         script = part("live.js").replace("REFRESH", str(round(1000 * self.refresh)))
         try:
             report = Report.of(self.runs, self.title, self.seed)
-            live = fleets([Standing.of(run) for run in report.runs])
-            return report.html(live, script).encode("utf-8", "replace")
+            self._standings = [Standing.of(run) for run in report.runs]
+            return report.html(fleets(self._standings), script).encode("utf-8", "replace")
         except SadqError as error:  # a run that has only just begun is not there to be read yet
+            self._standings = []
             return waiting(str(error), script).encode("utf-8", "replace")
 
 
