@@ -4,6 +4,8 @@ import http.client
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -141,6 +143,11 @@ def test_ctrl_c_stops_it_cleanly(make_run: Make) -> None:
         assert process.stdout is not None
         first = process.stdout.readline()
         port = int(first.split(f"{HOST}:")[1].split("/")[0])
+        assert ask(port)[0] == 200
+        for _ in range(3):  # closed before it is answered, as by a reader who reloads the page
+            with socket.create_connection((HOST, port)) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert ask(port)[0] == 200
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=60)

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from sadq.errors import SadqError
 from sadq.report.contents import Report, part
@@ -86,6 +88,14 @@ def waiting(sentence: str, script: str) -> str:
     )
 
 
+class Server(ThreadingHTTPServer):
+    """A page that is closed or reloaded while it is answered is nothing to speak of."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
     """A server on the loopback address, not yet serving; port 0 takes any that is free."""
 
@@ -125,7 +135,7 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
             """Requests are not worth a line each."""
 
     try:
-        server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        server = Server((ADDRESS, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SadqError(f"Port {port} cannot be used ({reason}): choose another with --port, or 0 for any.") from error
