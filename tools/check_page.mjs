@@ -5,7 +5,8 @@
 //
 // It needs Node 20 or later, Chromium (Debian: `apt-get install chromium`), and the two packages in the folder that it is
 // called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the screen,
-// breaks a tick into lines, cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf.
+// breaks a tick into lines, cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf. With the
+// address of `sadq watch` in place of a file it also fails where a page made anew loses what its reader has chosen.
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
@@ -97,6 +98,37 @@ for (const [name, width, height, scheme] of [
     const shown = await page.locator(`.plot .${await button.getAttribute("data-line")}`).first().isVisible();
     if (shown) problems.push("keys: a line that was switched off is still drawn");
   }
+  await page.close();
+}
+
+if (/^https?:/.test(file)) {
+  // What a reader of `sadq watch` has opened, hidden, scrolled and pointed at stays so when the page is made anew.
+  const page = await opened("live", 390, 844, "light");
+  const state = () =>
+    page.evaluate(() => ({
+      off: [...document.querySelectorAll("button[aria-pressed='false']")].map((one) => one.closest("section").id),
+      open: [...document.querySelectorAll("main details")].findIndex((one) => one.open),
+      sideways: Math.max(...[...document.querySelectorAll("main .scroll")].map((one) => one.scrollLeft)),
+      height: Math.round(window.scrollY),
+      says: document.activeElement.getAttribute("aria-valuetext"),
+    }));
+  const button = page.locator("button[data-line]").first();
+  if (await button.count()) await button.click();
+  await page.evaluate(() => (document.querySelectorAll("main details")[3].open = true));
+  await page.evaluate(() => document.querySelectorAll("main .scroll").forEach((one) => (one.scrollLeft = 60)));
+  await page.locator(".plot").first().focus();
+  for (const key of ["Home", "ArrowRight"]) await page.keyboard.press(key);
+  await page.waitForTimeout(500);
+  const before = JSON.stringify(await state());
+  await page.evaluate(() => (document.querySelector("main").dataset.old = "yes"));
+  await page.route("**/*", async (route) => {
+    const answer = await route.fetch({ headers: {} });
+    await route.fulfill({ response: answer, headers: { ...answer.headers(), etag: '"another"' } });
+  });
+  await page.waitForFunction(() => !document.querySelector("main").dataset.old);
+  const after = JSON.stringify(await state());
+  if (before !== after) problems.push(`live: ${before} became ${after}`);
+  console.log(`live: ${after}`);
   await page.close();
 }
 
