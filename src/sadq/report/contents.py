@@ -19,7 +19,7 @@ from sadq.report.lines import Line, lines_of, notes_on
 from sadq.report.names import in_words
 from sadq.report.origins import origins
 from sadq.report.runs import Run, differences, load_all
-from sadq.report.stats import interval
+from sadq.report.stats import interval, number
 from sadq.report.styles import Style, sheet, styles_of
 from sadq.report.traces import grid_of, profile_of
 from sadq.report.verdicts import THRESHOLD_SHARE, threshold_of
@@ -59,6 +59,7 @@ class Report:
     notes: list[str]
     title: str
     seed: int
+    given_threshold: float | None = None
 
     @classmethod
     def of(
@@ -92,6 +93,7 @@ class Report:
             notes,
             title or "SADQ report: " + ", ".join(in_words(name) for name in environments),
             seed,
+            threshold,
         )
 
     @property
@@ -203,7 +205,7 @@ class Report:
         )
         yield '<section id="method" class="how" aria-labelledby="method-title">'
         yield '<h2 id="method-title">How this was made</h2><ul>'
-        yield from (f"<li>{escape(text)}</li>" for text in _explanations(self.seed))
+        yield from (f"<li>{escape(text)}</li>" for text in _explanations(self.seed, self.given_threshold))
         yield "</ul></section>"
 
 
@@ -213,17 +215,18 @@ def spread(values: set[int]) -> str:
     return " to ".join(f"{value:,}" for value in ends)
 
 
-def _explanations(seed: int) -> Iterator[str]:
+def _explanations(seed: int, given: float | None) -> Iterator[str]:
     coverage = ", ".join(f"{share:.0%} of cases with {seeds} seeds" for seeds, share in stats.COVERAGE.items())
     yield (
         "Final return is the mean of the last 5 evaluations. Area under the curve is the time average of all "
         "evaluations: trapezoids over steps, divided by the steps. Overestimation and what an environment measures are "
         "averaged over the last 5 too."
     )
+    between = "from the first evaluation of all arms to the final return of the best one"
+    origin = f"lies {THRESHOLD_SHARE:.0%} of the way {between}" if given is None else f"was given: {number(given)}"
     yield (
-        f"The threshold lies {THRESHOLD_SHARE:.0%} of the way from the first evaluation of all arms to the final return of "
-        "the best one. Steps to it are counted on the straight line between evaluations; a seed that never gets there "
-        "counts by the last step, so a factor between two arms is rather too small than too large."
+        f"The threshold {origin}. Steps to it are counted on the straight line between evaluations; a seed that never "
+        "gets there counts by the last step, so a factor between two arms is rather too small than too large."
     )
     yield (
         f"Brackets around means and interquartile means are {stats.LEVEL:.0%} percentile-bootstrap intervals over seeds "
