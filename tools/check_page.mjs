@@ -138,6 +138,8 @@ if (/^https?:/.test(file)) {
   await page.emulateMedia({ media: "print" });
   const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   if (back !== "rgb(255, 255, 255)") problems.push(`paper: the background is ${back}`);
+  const shut = page.locator("details:not([open]) > summary:visible");
+  if (await shut.count()) problems.push(`paper: ${await shut.count()} folded parts print a heading with nothing below it`);
   await page.close();
 }
 
