@@ -136,6 +136,12 @@ def test_curves_that_are_evaluated_at_other_steps_end_at_one_step() -> None:
     assert np.isnan(verdicts.measured(coarse[:0], np.zeros((2, 0)), 1.0, 0)["area_under_curve"]).all()
 
 
+def test_one_tied_seed_is_tied_and_several_are() -> None:
+    base = dict.fromkeys(range(2), 1.0)
+    said = verdicts.verdict("b", "a", [contrast(FINAL_RETURN, base, base | {0: 2.0})])
+    assert "2 seeds, of which 1 is tied, cannot settle it" in said
+
+
 def test_tied_seeds_settle_nothing() -> None:
     base = dict.fromkeys(range(10), 1.0)
     tied = contrast(FINAL_RETURN, base, base | {0: 2.0, 1: 2.0})

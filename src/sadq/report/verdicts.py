@@ -234,7 +234,7 @@ def _outlook(doubtful: Sequence[Contrast]) -> str:
     if not any(one.can_settle for one in doubtful):
         least = math.ceil(1 - math.log2(stats.SIGNIFICANCE / max(one.comparisons for one in doubtful)))
         ties = min(one.difference.ties for one in doubtful)
-        those = f"{pairs} seeds, of which {ties} are tied," if ties else f"{pairs} seeds"
+        those = f"{pairs} seeds, of which {ties} {'is' if ties == 1 else 'are'} tied," if ties else f"{pairs} seeds"
         rest = "the others" if ties else "all of them"
         return f"{those} cannot settle it even if {rest} agree: that takes at least {least}{' others' * bool(ties)}."
     needed = [(one.seeds_to_settle or math.inf, one.measure.title) for one in doubtful]
