@@ -4,9 +4,10 @@
 //   node CHECKOUT/tools/check_page.mjs PAGE.html OUT [/usr/bin/chromium]
 //
 // It needs Node 20 or later, Chromium (Debian: `apt-get install chromium`), and the two packages in the folder that it is
-// called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the screen,
-// breaks a tick into lines, cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf. With the
-// address of `sadq watch` in place of a file it also fails where a page made anew loses what its reader has chosen.
+// called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the
+// screen, breaks a tick into lines or lets it stick out, cannot be used by keyboard, or breaks a rule of axe. OUT gets
+// the screens and page.pdf. With the address of `sadq watch` in place of a file it also fails where a page made anew
+// loses what its reader has chosen.
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
@@ -53,6 +54,15 @@ for (const [name, width, height, scheme] of [
       .filter((tick) => tick.offsetHeight > 2 * parseFloat(getComputedStyle(tick).fontSize))
       .map((tick) => tick.textContent),
   );
+  const outside = await page.evaluate(() =>
+    [...document.querySelectorAll(".x-ticks span, .y-ticks span")]
+      .filter((tick) => {
+        const [box, chart] = [tick, tick.closest(".chart")].map((one) => one.getBoundingClientRect());
+        return box.left < chart.left + 2 || box.right > chart.right - 2;
+      })
+      .map((tick) => tick.textContent),
+  );
+  if (outside.length) problems.push(`${name}: ticks outside of their chart, ${outside.slice(0, 3).join(", ")}`);
   if (broken.length) problems.push(`${name}: ticks of several lines, ${broken.slice(0, 3).join(", ")}`);
   await page.screenshot({ path: path.join(out, `${name}.png`), fullPage: true });
   await page.addScriptTag({ path: axe });

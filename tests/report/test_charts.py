@@ -170,6 +170,14 @@ def test_of_many_lines_the_bands_stand_back(make_run: Make) -> None:
     assert ["crowded" in each.partition(">")[0] for each in drawn] == [False, True]
 
 
+def test_long_ticks_get_the_room_that_they_need(make_run: Make) -> None:
+    lines = lines_of(load_all([make_run("run", "dqn", [(-0.0085, -0.0105), (-0.0091, -0.0102)])]))
+    traces = [trace_of(line, line.curves["returns"], False, 0) for line in lines]
+    drawn = charts.curves(Chart("t", "c", "y"), traces, styles_of(lines))
+    ticks = re.findall(r"%\">([^<]+)</span>", drawn.partition('class="y-ticks"')[2].partition("</div>")[0])
+    assert f'style="--letters:{max(map(len, ticks))}"' in drawn and "\N{MINUS SIGN}0.0105" in ticks
+
+
 def test_a_strip_has_a_dot_per_seed_and_its_interval() -> None:
     rows = [
         ("a", np.array([1.0, np.nan, 3.0]), Estimate(2.0, 1.0, 3.0, 2)),
