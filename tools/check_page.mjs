@@ -4,8 +4,10 @@
 //   node CHECKOUT/tools/check_page.mjs PAGE.html OUT [/usr/bin/chromium]
 //
 // It needs Node 20 or later, Chromium (Debian: `apt-get install chromium`), and the two packages in the folder that it is
-// called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the screen,
-// breaks a tick into lines, cannot be used by keyboard, or breaks a rule of axe. OUT gets the screens and page.pdf.
+// called from. It fails where the page asks for anything but itself, says anything on the console, is wider than the
+// screen, breaks a tick into lines or lets it stick out, cannot be used by keyboard, or breaks a rule of axe. OUT gets
+// the screens and page.pdf. With the address of `sadq watch` in place of a file it also fails where a page made anew
+// loses what its reader has chosen.
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import path from "node:path";
@@ -52,6 +54,15 @@ for (const [name, width, height, scheme] of [
       .filter((tick) => tick.offsetHeight > 2 * parseFloat(getComputedStyle(tick).fontSize))
       .map((tick) => tick.textContent),
   );
+  const outside = await page.evaluate(() =>
+    [...document.querySelectorAll(".x-ticks span, .y-ticks span")]
+      .filter((tick) => {
+        const [box, chart] = [tick, tick.closest(".chart")].map((one) => one.getBoundingClientRect());
+        return box.left < chart.left + 2 || box.right > chart.right - 2;
+      })
+      .map((tick) => tick.textContent),
+  );
+  if (outside.length) problems.push(`${name}: ticks outside of their chart, ${outside.slice(0, 3).join(", ")}`);
   if (broken.length) problems.push(`${name}: ticks of several lines, ${broken.slice(0, 3).join(", ")}`);
   await page.screenshot({ path: path.join(out, `${name}.png`), fullPage: true });
   await page.addScriptTag({ path: axe });
@@ -100,12 +111,45 @@ for (const [name, width, height, scheme] of [
   await page.close();
 }
 
+if (/^https?:/.test(file)) {
+  // What a reader of `sadq watch` has opened, hidden, scrolled and pointed at stays so when the page is made anew.
+  const page = await opened("live", 390, 844, "light");
+  const state = () =>
+    page.evaluate(() => ({
+      off: [...document.querySelectorAll("button[aria-pressed='false']")].map((one) => one.closest("section").id),
+      open: [...document.querySelectorAll("main details")].findIndex((one) => one.open),
+      sideways: Math.max(...[...document.querySelectorAll("main .scroll")].map((one) => one.scrollLeft)),
+      height: Math.round(window.scrollY),
+      says: document.activeElement.getAttribute("aria-valuetext"),
+    }));
+  const button = page.locator("button[data-line]").first();
+  if (await button.count()) await button.click();
+  await page.evaluate(() => (document.querySelectorAll("main details")[3].open = true));
+  await page.evaluate(() => document.querySelectorAll("main .scroll").forEach((one) => (one.scrollLeft = 60)));
+  await page.locator(".plot").first().focus();
+  for (const key of ["Home", "ArrowRight"]) await page.keyboard.press(key);
+  await page.waitForTimeout(500);
+  const before = JSON.stringify(await state());
+  await page.evaluate(() => (document.querySelector("main").dataset.old = "yes"));
+  await page.route("**/*", async (route) => {
+    const answer = await route.fetch({ headers: {} });
+    await route.fulfill({ response: answer, headers: { ...answer.headers(), etag: '"another"' } });
+  });
+  await page.waitForFunction(() => !document.querySelector("main").dataset.old);
+  const after = JSON.stringify(await state());
+  if (before !== after) problems.push(`live: ${before} became ${after}`);
+  console.log(`live: ${after}`);
+  await page.close();
+}
+
 {
   const page = await opened("paper", 1280, 900, "dark");
   await page.pdf({ path: path.join(out, "page.pdf"), format: "A4", printBackground: false });
   await page.emulateMedia({ media: "print" });
   const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   if (back !== "rgb(255, 255, 255)") problems.push(`paper: the background is ${back}`);
+  const shut = page.locator("details:not([open]) > summary:visible");
+  if (await shut.count()) problems.push(`paper: ${await shut.count()} folded parts print a heading with nothing below it`);
   await page.close();
 }
 

@@ -310,6 +310,7 @@ BAD_LINES = {
     "evaluate nowhere more --policy random": "sadq evaluate has no place for 'more', the last of nowhere more: see",
     "report nowhere": "nowhere is not a folder, so it is not a run",
     "report nowhere --figures gif": "--figures cannot be 'gif'",
+    "report nowhere --threshold=high": "--threshold cannot be 'high'",
     "watch nowhere": "nowhere is not a folder, so there is no run to watch",
     "watch . --refresh 0": "refresh = 0.0 must be above 0 seconds.",
     "watch . --port 99999": "Port 99999 cannot be used",

@@ -17,6 +17,8 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.feed(source)
         assert not self.open
+        named = [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+        assert len(set(named)) == len(named)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))

@@ -121,6 +121,17 @@ def test_more_agents_than_colours_still_differ(make_run: Make) -> None:
     assert len(set(styles_of(lines).values())) == len(agents)
 
 
+def test_all_twelve_pairs_and_two_sweeps_are_told_apart(make_run: Make) -> None:
+    agents = [f"agent{index}{twin}" for index in range(12) for twin in ("", "+sadq")]
+    pairs = styles_of(lines_of(load_all([make_run(agent, agent) for agent in agents])))
+    assert len(set(pairs.values())) == 24
+    alphas = [0, 0.2, 0.5, 1]
+    runs = [make_run(f"s-{one}", f"{one}+sadq", [(0, 1)] * 4, seeds=[0] * 4, alphas=alphas) for one in ("dqn", "c51")]
+    sweeps = styles_of(lines_of(load_all([*runs, make_run("s-base", "c51", [(0, 1)])])))
+    assert len(set(sweeps.values())) == 9
+    assert sweeps["dqn+sadq, α = 0.5"].colour == sweeps["c51+sadq, α = 0.5"].colour
+
+
 def test_a_sweep_runs_along_a_scale(make_run: Make) -> None:
     lines = lines_of(load_all([make_run("a", "dqn+sadq", [(0, 1)] * 5, seeds=[0] * 5, alphas=[0, 0.2, 0.5, 0.8, 1])]))
     styles = styles_of(lines)
@@ -149,6 +160,22 @@ def test_odd_data_draws_without_a_warning(make_run: Make) -> None:
         drawn = charts.curves(Chart("t", "c", "y", logarithmic=logarithmic, mark=0.5), traces, STYLES)
         assert "nan" not in drawn and drawn.count('class="mean"') == 4  # two lines and their keys
     assert charts.curves(Chart("t", "c", "y"), [], STYLES) == charts.strip(Chart("t", "c", ""), [], STYLES) == ""
+
+
+def test_of_many_lines_the_bands_stand_back(make_run: Make) -> None:
+    """As thick as those of a pair they would bury the means."""
+    lines = lines_of(load_all([make_run(f"run-{index}", f"agent{index}") for index in range(5)]))
+    traces = [trace_of(line, line.curves["returns"], False, 0) for line in lines]
+    drawn = [charts.curves(Chart("t", "c", "y"), some, styles_of(lines)) for some in (traces[:4], traces)]
+    assert ["crowded" in each.partition(">")[0] for each in drawn] == [False, True]
+
+
+def test_long_ticks_get_the_room_that_they_need(make_run: Make) -> None:
+    lines = lines_of(load_all([make_run("run", "dqn", [(-0.0085, -0.0105), (-0.0091, -0.0102)])]))
+    traces = [trace_of(line, line.curves["returns"], False, 0) for line in lines]
+    drawn = charts.curves(Chart("t", "c", "y"), traces, styles_of(lines))
+    ticks = re.findall(r"%\">([^<]+)</span>", drawn.partition('class="y-ticks"')[2].partition("</div>")[0])
+    assert f'style="--letters:{max(map(len, ticks))}"' in drawn and "\N{MINUS SIGN}0.0105" in ticks
 
 
 def test_a_strip_has_a_dot_per_seed_and_its_interval() -> None:

@@ -78,6 +78,7 @@ def test_notes_name_what_is_missing(make_run: Make) -> None:
     run = load(folder)
     text = " ".join(notes_on(run, lines_of([run])))
     assert "seed 1 diverged at step 1,234" in text and "seed 1 lacks an evaluation" in text
+    assert "are included" not in text  # for one is missing
     assert summarise(lines_of([run])[0]).mean["final_return"].count == 1
     lone = load(make_run("b", finished=False, config={"steps": 96000}))
     text = " ".join(notes_on(lone, lines_of([lone])))

@@ -69,6 +69,7 @@ def test_an_arm_that_never_gets_there_is_not_said_to(make_run: Make, tmp_path: P
         folders = [make_run(f"{name}-dqn", "dqn", base), make_run(f"{name}-c51", "c51", other)]
         return read(write_report(folders, tmp_path / name, threshold=0.8)).text
 
+    assert "The threshold was given: 0.80. Steps to it" in headline("given", stays, rises)
     worse = "c51 reaches a return of 0.80 in no seed within 3,000 steps, at least 3.5 times later than dqn"
     assert worse in headline("worse", rises, stays)
     better = "c51 reaches a return of 0.80 after 847 steps, at least 3.5 times sooner than dqn"

@@ -10,6 +10,7 @@ import pytest
 from sadq.errors import SadqError
 from sadq.report.runs import Run as load
 from sadq.report.runs import differences, load_all
+from sadq.report.watch import Watched
 
 Make = Callable[..., Path]
 HEADER = (
@@ -153,6 +154,16 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(SadqError, match="is not a folder, so it is not a run"):
         load(tmp_path / "nowhere")
+
+
+def test_a_place_that_cannot_be_read_is_told_in_one_sentence(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for place, words in ((tmp_path / ("long" * 100), "cannot be read"), (loop, "loop")):
+        with pytest.raises(SadqError, match=words):
+            load_all([place])
+        with pytest.raises(SadqError, match=words):
+            Watched([place])
 
 
 def test_names_take_parents_until_they_differ(make_run: Make) -> None:

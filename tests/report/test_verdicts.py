@@ -101,7 +101,7 @@ def test_no_difference_is_a_verdict_with_what_would_settle_it() -> None:
 def test_few_seeds_say_so() -> None:
     said = words(*[dataclasses.replace(arms(5.0, seeds=5), measure=measure) for measure in MEASURES.values()])
     assert "5 seeds cannot settle it even if all of them agree: that takes at least 7" in said
-    assert "a 94% interval" in said
+    assert "] at 94% (p = " in said
     assert "though so few seeds say little about by how much" in words(arms(5.0, seeds=8))
 
 
@@ -134,6 +134,12 @@ def test_curves_that_are_evaluated_at_other_steps_end_at_one_step() -> None:
     np.testing.assert_allclose(whole["area_under_curve"], [0.6, 0])
     assert np.isnan(whole["steps_to_threshold"]).all()
     assert np.isnan(verdicts.measured(coarse[:0], np.zeros((2, 0)), 1.0, 0)["area_under_curve"]).all()
+
+
+def test_one_tied_seed_is_tied_and_several_are() -> None:
+    base = dict.fromkeys(range(2), 1.0)
+    said = verdicts.verdict("b", "a", [contrast(FINAL_RETURN, base, base | {0: 2.0})])
+    assert "2 seeds, of which 1 is tied, cannot settle it" in said
 
 
 def test_tied_seeds_settle_nothing() -> None:

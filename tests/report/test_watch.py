@@ -4,12 +4,15 @@ import http.client
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -32,7 +35,8 @@ def test_a_run_under_way_says_how_far_and_how_long(make_run: Make) -> None:
     text = Reader(fleets([standing])).text
     assert "1,000 of 5,000 steps" in text and "500 steps/s" in text and "ETA 16 s" in text and "2 members" in text
     later = Standing.of(Run(folder), now=time.time() + 3600)
-    assert later.words == "silent for 1 h 00 min"
+    assert later.words == "silent for 1 h 00 min" and later.seconds_left is None
+    assert "ETA" not in (told := Reader(fleets([later])).text) and "steps/s" not in told
 
 
 def test_finished_and_starting_runs(make_run: Make) -> None:
@@ -42,6 +46,8 @@ def test_finished_and_starting_runs(make_run: Make) -> None:
     starting = Standing.of(Run(make_run("b", curves=[()], finished=False, config={"steps": 10})))
     assert (starting.share, starting.words, starting.seconds_left) == (0, "starting", None)
     assert "none yet" in fleets([starting])
+    assert Standing.of(starting.run, now=time.time() + 500).words == "starting"  # compiling may take minutes
+    assert Standing.of(starting.run, now=time.time() + 1325).words == "silent for 22 min"
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (59, "59 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")])
@@ -91,6 +97,19 @@ def test_the_page_is_made_anew_when_a_run_has_written(make_run: Make, serve: Cal
     assert "connect-src 'self'" in headers["Content-Security-Policy"]
 
 
+def test_a_killed_run_is_told_though_it_writes_nothing(make_run: Make) -> None:
+    folder = make_run("a", "dqn", [(0, 1)], finished=False, config={"steps": 9000})
+    files = [folder / name for name in ("config.json", "metrics.jsonl", "evaluations.jsonl")]
+    for path in files:
+        os.utime(path, (time.time() - 50, time.time() - 50))
+    watched = Watched([folder])
+    tag, page = watched.page()
+    assert "running" in Reader(page.decode()).text and watched.page()[0] == tag
+    with mock.patch("sadq.report.standing.time.time", return_value=time.time() + 100):
+        watched._not_before = 0.0  # as if enough time had passed
+        assert "silent for 2 min" in Reader(watched.page()[1].decode()).text
+
+
 def test_only_this_machine_is_answered(make_run: Make, serve: Callable[[Watched], int]) -> None:
     port = serve(Watched([make_run("a")]))
     assert ask(port, Host=f"evil.example:{port}")[0] == 403
@@ -124,6 +143,11 @@ def test_ctrl_c_stops_it_cleanly(make_run: Make) -> None:
         assert process.stdout is not None
         first = process.stdout.readline()
         port = int(first.split(f"{HOST}:")[1].split("/")[0])
+        assert ask(port)[0] == 200
+        for _ in range(3):  # closed before it is answered, as by a reader who reloads the page
+            with socket.create_connection((HOST, port)) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert ask(port)[0] == 200
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=60)

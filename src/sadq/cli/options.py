@@ -150,7 +150,7 @@ def _complaint(
         if name not in known:
             return f"Unknown field {option}: {_offer(name, known, choices, program)}"
         if not fits(*positional, option, *values):
-            given = " ".join(values) or "nothing"
+            given = " ".join([option.partition("=")[2], *values]).strip() or "nothing"
             return f"{name} cannot be {given!r}: it takes {known[name]}; see `{program} --help`."
     return f"{program} cannot read {' '.join(arguments) or 'an empty line'!r}: see `{program} --help`."
 

@@ -37,7 +37,8 @@ class Chart:
 
 
 def curves(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style]) -> str:
-    """Curves with their bands; nothing where there is no trace."""
+    """Curves with their bands; nothing where no trace has a value: smoothed, one may have too many holes."""
+    traces = [trace for trace in traces if trace.x.size]
     if not traces:
         return ""
     with_seeds = len(traces) <= LINES_WITH_SEEDS
@@ -45,8 +46,7 @@ def curves(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style]) -> s
     drawn += [trace.seeds for trace in traces] if with_seeds else []
     holds = [] if chart.mark is None else [chart.mark]
     y = scale_of(drawn, chart.logarithmic, holds=holds)
-    last = max((float(trace.x[-1]) for trace in traces if trace.x.size), default=1.0)
-    last = max(last, chart.until)
+    last = max(chart.until, *(float(trace.x[-1]) for trace in traces))
     x = steps_scale(last) if chart.steps else scale_of([trace.x for trace in traces])
     shapes = "".join(_grid(x, y))
     if chart.mark is not None:
@@ -56,10 +56,14 @@ def curves(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style]) -> s
         shapes += f'<g class="{class_of(styles, trace.label)}">{_shape(trace, x, y, with_seeds)}</g>'
     svg = f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{shapes}'
     svg += f'<path class="cursor" d="M0 0V{SIZE}"/></svg>'
+    letters = max(
+        (len(words) for _, words in y.words()), default=0
+    )  # of the longest tick, which needs its room beside the plot
+    kind = " wide" * chart.wide + " crowded" * (not with_seeds)
     return (
-        f'<figure class="chart{" wide" * chart.wide}" data-chart="{escape(_data(chart, traces, styles, x, y))}">'
+        f'<figure class="chart{kind}" data-chart="{escape(_data(chart, traces, styles, x, y))}">'
         f"{_caption(chart)}{_key(traces, styles)}"
-        f'<div class="frame"><span class="y-label">{escape(chart.y_label)}</span>'
+        f'<div class="frame" style="--letters:{letters}"><span class="y-label">{escape(chart.y_label)}</span>'
         f"{_ticks(y, 'y')}{_slider(chart, traces, svg)}{_ticks(x, 'x')}"
         f'<span class="x-label">{escape(chart.x_label)}</span></div>{_values(chart, traces)}</figure>'
     )
@@ -155,7 +159,7 @@ def _ticks(scale: Scale, axis: str) -> str:
 def _slider(chart: Chart, traces: Sequence[Trace], svg: str) -> str:
     """The plot as something to move along by arrow keys, which says the values at each place."""
     places = every_place(traces)
-    said = "; ".join(f"{trace.label}: {_said(trace, len(trace.x) - 1)}" for trace in traces if trace.x.size)
+    said = "; ".join(f"{trace.label}: {_said(trace, len(trace.x) - 1)}" for trace in traces)
     return (
         f'<div class="plot" role="slider" tabindex="0" aria-label="{escape(chart.title)}, by {escape(chart.x_label)}" '
         f'aria-valuemin="0" aria-valuemax="{max(len(places) - 1, 0)}" aria-valuenow="{max(len(places) - 1, 0)}" '
@@ -217,8 +221,6 @@ def _values(chart: Chart, traces: Sequence[Trace]) -> str:
         at = int(np.abs(trace.x - place).argmin())
         return _said(trace, at) if abs(trace.x[at] - place) <= reach else ""
 
-    rows = [
-        (shown(float(place)), *(near(trace, place) if trace.x.size else "" for trace in traces)) for place in chosen
-    ]
+    rows = [(shown(float(place)), *(near(trace, place) for trace in traces)) for place in chosen]
     head = (chart.x_label, *(trace.label for trace in traces))
     return markup.folded("Values as a table", markup.table(head, rows, f"{chart.title}: mean and 95% interval"))

@@ -70,6 +70,8 @@ class Comparison:
             for name in MEASURES
             if name != STEPS_TO_THRESHOLD.name or threshold is not None
         }
+        if not self.until:  # agents of one seed are still the same then, and that says nothing of how they learn
+            self.values = {}
         names = (self.environment, base.label, other.label)
         self.contrasts = [
             verdicts.contrast(MEASURES[name], *values, seed, *names) for name, values in self.values.items()
@@ -103,7 +105,10 @@ class Comparison:
         return next((one for one in self.contrasts if one.measure.name == name), None)
 
     def verdict(self) -> str:
-        return verdicts.verdict(self.other.spoken, self.base.spoken, self.contrasts) if self.alike else self.warning
+        other, base = self.other.spoken, self.base.spoken
+        if self.alike and not self.until:
+            return f"Nothing can be said of {other} against {base}: not both were evaluated after their training began."
+        return verdicts.verdict(other, base, self.contrasts) if self.alike else self.warning
 
     def as_dict(self) -> dict[str, Any]:
         measures = {}

@@ -19,12 +19,25 @@ from sadq.report.lines import Line, lines_of, notes_on
 from sadq.report.names import in_words
 from sadq.report.origins import origins
 from sadq.report.runs import Run, differences, load_all
-from sadq.report.stats import interval
+from sadq.report.stats import interval, number
 from sadq.report.styles import Style, sheet, styles_of
 from sadq.report.traces import grid_of, profile_of
 from sadq.report.verdicts import THRESHOLD_SHARE, threshold_of
 
 FORMAT = 2
+RESERVED = (
+    "content",
+    "care",
+    "fleets",
+    "live",
+    "all",
+    "all-title",
+    "origins",
+    "origins-title",
+    "method",
+    "method-title",
+)
+"""Ids of the page's own places, which no environment may take."""
 
 
 def part(name: str) -> str:
@@ -46,6 +59,7 @@ class Report:
     notes: list[str]
     title: str
     seed: int
+    given_threshold: float | None = None
 
     @classmethod
     def of(
@@ -79,6 +93,7 @@ class Report:
             notes,
             title or "SADQ report: " + ", ".join(in_words(name) for name in environments),
             seed,
+            threshold,
         )
 
     @property
@@ -87,7 +102,7 @@ class Report:
 
     def html(self, live: str = "", script: str = "") -> str:
         """The page; `live` goes before all else, and `script` after the page's own."""
-        taken: set[str] = set()
+        taken = set(RESERVED)
         slugs = {name: markup.slug_of(name, taken) for name in self.environments}
         links = [(slug, in_words(name)) for name, slug in slugs.items()]
         links += [("all", "All environments")] if self.over_environments else []
@@ -190,7 +205,7 @@ class Report:
         )
         yield '<section id="method" class="how" aria-labelledby="method-title">'
         yield '<h2 id="method-title">How this was made</h2><ul>'
-        yield from (f"<li>{escape(text)}</li>" for text in _explanations(self.seed))
+        yield from (f"<li>{escape(text)}</li>" for text in _explanations(self.seed, self.given_threshold))
         yield "</ul></section>"
 
 
@@ -200,17 +215,18 @@ def spread(values: set[int]) -> str:
     return " to ".join(f"{value:,}" for value in ends)
 
 
-def _explanations(seed: int) -> Iterator[str]:
+def _explanations(seed: int, given: float | None) -> Iterator[str]:
     coverage = ", ".join(f"{share:.0%} of cases with {seeds} seeds" for seeds, share in stats.COVERAGE.items())
     yield (
         "Final return is the mean of the last 5 evaluations. Area under the curve is the time average of all "
         "evaluations: trapezoids over steps, divided by the steps. Overestimation and what an environment measures are "
         "averaged over the last 5 too."
     )
+    between = "from the first evaluation of all arms to the final return of the best one"
+    origin = f"lies {THRESHOLD_SHARE:.0%} of the way {between}" if given is None else f"was given: {number(given)}"
     yield (
-        f"The threshold lies {THRESHOLD_SHARE:.0%} of the way from the first evaluation of all arms to the final return of "
-        "the best one. Steps to it are counted on the straight line between evaluations; a seed that never gets there "
-        "counts by the last step, so a factor between two arms is rather too small than too large."
+        f"The threshold {origin}. Steps to it are counted on the straight line between evaluations; a seed that never "
+        "gets there counts by the last step, so a factor between two arms is rather too small than too large."
     )
     yield (
         f"Brackets around means and interquartile means are {stats.LEVEL:.0%} percentile-bootstrap intervals over seeds "
@@ -220,9 +236,10 @@ def _explanations(seed: int) -> Iterator[str]:
     )
     yield (
         "Pairs share a seed, hence initial weights, exploration and sampling keys. Brackets around a paired difference are "
-        "all shifts that the sign-flip test does not reject; the test asks how many of all ways to flip the signs of "
-        "the differences give a mean at least as far from zero. p-values are corrected by Holm's method for all "
-        "comparisons and measures of an environment."
+        "all shifts that the sign-flip test does not reject, and with fewer than six pairs, of which it rejects none at 5%, "
+        "the range of the differences, at the lower level that stands behind them; the test asks how many of all ways to "
+        "flip the signs of the differences give a mean at least as far from zero. p-values are corrected by Holm's method "
+        "for all comparisons and measures of an environment."
     )
     yield (
         "P(improvement) is how often a run of one arm beats a run of the other, drawn independently; paired wins is "

@@ -48,8 +48,8 @@ class Section:
     def html(self, slug: str) -> str:
         """The whole section."""
         parts = [
-            f'<section class="environment" id="{slug}" aria-labelledby="{slug}-title">',
-            f'<h2 id="{slug}-title">{escape(in_words(self.name))}</h2>{self._toggles()}',
+            f'<section class="environment" id="{slug}" aria-label="{escape(in_words(self.name))}">',
+            f"<h2>{escape(in_words(self.name))}</h2>{self._toggles()}",
             f'<div class="charts">{"".join(self.charts())}</div>',
             self._table(),
             *(comparison_tables(each) for each in self.comparisons),
@@ -203,9 +203,10 @@ class Section:
                 value = sign * found[pair].mean.value
                 cells.append(f"{number(value, signed=True)}{' *' if holm[pair] <= stats.SIGNIFICANCE else ''}")
             rows.append((row.label, *cells))
+        pairs_compared = f"{len(known)} pair{'s' * (len(known) != 1)}"
         caption = (
             "Area under the curve: row minus column over shared seeds; * where it is distinguishable from zero after "
-            f"Holm's correction for {len(known)} pairs. Settings may be unlike: see the warnings above."
+            f"Holm's correction for {pairs_compared}. Settings may be unlike: see the warnings above."
         )
         table = markup.table(("", *(line.label for line in self.lines)), rows, caption)
         return f"<h3>Every pair</h3>{table}"
@@ -213,7 +214,7 @@ class Section:
     def _difference(self, one: Line, other: Line) -> stats.Paired:
         until = min(one.run.last_step, other.run.last_step)
         left, right = (by_seed(line, "area_under_curve", until, None) for line in (one, other))
-        shared = [seed for seed in left if seed in right]
+        shared = [seed for seed in left if seed in right and until]
         generator = generator_for(self.seed, one.run.name, one.label, other.run.name, other.label, "every pair")
         return stats.paired([left[seed] for seed in shared], [right[seed] for seed in shared], generator)
 
@@ -242,7 +243,7 @@ def comparison_tables(each: Comparison) -> str:
                 one.measure.title.capitalize(),
                 interval(one.base),
                 interval(one.other),
-                interval(difference.mean, signed=True),
+                one.difference_in_words,
                 interval(one.improvement),
                 number(one.win_share) if known else "not known",
                 f"{difference.p_value:.3g}" if known else "not known",
@@ -257,6 +258,8 @@ def comparison_tables(each: Comparison) -> str:
     shared = f"{len(each.seeds)} seed{'s' * (len(each.seeds) != 1)} in common, {each.until:,} steps"
     heading = f"{other} against {base}"
     warning = f'<p class="warning">{escape(each.warning)}</p>' if not each.alike else ""
+    if not rows:
+        return f"<h3>{escape(heading)}</h3>{warning or f'<p>{escape(each.verdict())}</p>'}"
     table = markup.table(head, rows, f"{heading}: {shared}")
     by_seeds = markup.table(("Seed", "Measure", base, other, "Difference"), seeds, f"{heading}, seed by seed")
     return f"<h3>{escape(heading)}</h3>{warning}{table}{markup.folded('Seed by seed', by_seeds)}"

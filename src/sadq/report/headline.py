@@ -7,7 +7,7 @@ from sadq.report.comparison import Comparison, Summary
 from sadq.report.markup import unbroken
 from sadq.report.names import in_words
 from sadq.report.stats import interval, number
-from sadq.report.verdicts import Contrast
+from sadq.report.verdicts import Contrast, pairs_in
 
 BADGES = {
     "better": "better",
@@ -29,9 +29,12 @@ def headlines(comparisons: Sequence[Comparison], summaries: Sequence[Summary]) -
     compared = {line for each in comparisons for line in (each.base, each.other)}
     for summary in (summary for summary in summaries if summary.line not in compared):
         line, seeds = summary.line, len(summary.line.indices)
+        where, final = in_words(line.environment), summary.mean["final_return"]
         words = (
-            f"On {in_words(line.environment)}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} "
-            f"steps, {line.spoken} ends at {interval(summary.mean['final_return'])}."
+            f"On {where}, over {seeds} seed{'s' * (seeds > 1)} and {line.run.last_step:,} steps, {line.spoken} ends at "
+            f"{interval(final)}."
+            if final.count
+            else f"On {where}, {line.spoken} has no final return: evaluations are missing."
         )
         yield f'<p class="plain">{unbroken(words)}</p>'
 
@@ -40,7 +43,8 @@ def card(each: Comparison, detailed: bool) -> str:
     """One comparison: its outcome in a word, the finding in a line, the measures, and the whole verdict."""
     outcome = each.outcome
     numbers = "".join(_number(one) for one in each.contrasts) if each.alike and each.seeds else ""
-    body = f"<p>{unbroken(each.verdict())}</p>" if detailed else ""
+    said = " ".join([each.verdict()] * detailed + [_until(each)] * bool(numbers)).strip()
+    body = f"<p>{unbroken(said)}</p>" if said else ""
     return (
         f'<article class="card {outcome}"><p class="badge">{escape(BADGES[outcome])}</p>'
         f"<h2>{unbroken(finding(each))}</h2>{f'<dl>{numbers}</dl>' if numbers else ''}{body}</article>"
@@ -50,7 +54,6 @@ def card(each: Comparison, detailed: bool) -> str:
 def finding(each: Comparison) -> str:
     """The first line: what is seen of the measure that tells the two apart, time to a threshold before area and end."""
     where, other, base = in_words(each.environment), each.other.spoken, each.base.spoken
-    pairs = len(each.seeds)
     if each.outcome == "unlike":
         return f"{other} and {base} on {where} were trained with unlike settings"
     if each.outcome == "unknown":
@@ -58,7 +61,7 @@ def finding(each: Comparison) -> str:
     if each.outcome == "equal":
         return f"{other} and {base} score the same on {where}, seed by seed"
     if each.outcome == "undecided":
-        return f"No difference between {other} and {base} is detectable on {where} at {pairs} seeds"
+        return f"No difference between {other} and {base} is detectable on {where} at {pairs_in(each.contrasts)} seeds"
     decided = [one for one in each.contrasts if one.outcome in ("better", "worse")]
     first, *rest = [_told(each, one) for one in decided]
     further = (
@@ -90,10 +93,17 @@ def _when(each: Comparison, one: Contrast) -> str:
     return f"{threshold}{f' in {reached} of {seeds} seeds,' * (reached < seeds)} after {one.other.value:,.0f} steps"
 
 
+def _until(each: Comparison) -> str:
+    """Where a card's numbers end, if one of the two goes on from there and has other ones in the table."""
+    if each.until == max(each.base.run.last_step, each.other.run.last_step):
+        return ""
+    return f"All of this is over the first {each.until:,} steps, as far as both have come."
+
+
 def _number(one: Contrast) -> str:
     """A measure of both arms, and their paired difference."""
     return (
         f'<div class="{one.outcome}"><dt>{escape(one.measure.title.capitalize())}</dt>'
         f"<dd><b>{escape(number(one.other.value))}</b> against {escape(number(one.base.value))}"
-        f"<small>{unbroken(interval(one.difference.mean, signed=True))}</small></dd></div>"
+        f"<small>{unbroken(one.difference_in_words)}</small></dd></div>"
     )

@@ -123,12 +123,13 @@ def notes_on(run: Run, lines: Sequence[Line]) -> Iterator[str]:
             yield f"{line.label} in {run.name} has one seed, which shows no spread, so no interval is given."
         for seed, score in zip(line.seeds, line.scores()["area_under_curve"], strict=True):
             if run.steps.size and not math.isfinite(score):
-                yield f"{run.name}: seed {seed} lacks an evaluation, so it has no score and is in no mean."
-    for member in run.members:
+                yield f"{run.name}: seed {seed} lacks an evaluation, so it is in no mean that needs it."
+    for member, curve in zip(run.members, run.returns, strict=True):
+        whole = bool(np.isfinite(curve).all())
         if member.diverged:
             yield (
                 f"{run.name}: seed {member.seed} diverged at step {member.diverged_at:,} and kept its last finite "
-                "parameters from then on; its evaluations are included."
+                f"parameters from then on{'; its evaluations are included' * whole}."
             )
         if member.model_diverged_at is not None:
             yield (

@@ -2,32 +2,48 @@
 // While runs go on: ask for the page now and then, and put its new content in place without losing the reader's.
 (() => {
   let tag = null;
-  const focusable = () => [...document.querySelectorAll("main a, main button, main summary, main [tabindex]")];
+  // What is the same in the new page: by section and words, for a run that begins moves all that stands after it.
+  const key = (one) => {
+    const named = one.tagName === "SUMMARY" ? one.parentElement : one;
+    const words = named.getAttribute("aria-label") ?? named.querySelector("caption")?.textContent ?? named.textContent;
+    return [one.closest("section")?.id, one.tagName, words].join("|");
+  };
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const kept = (selector, value) => new Map(all(selector).map((one) => [key(one), value(one)]));
+  const focusable = "main a, main button, main summary, main [tabindex]";
+  const replace = (fresh) => {
+    const open = kept("main details", (one) => one.open);
+    const off = kept("button[data-line]", (one) => one.getAttribute("aria-pressed") === "false");
+    const sideways = kept(".scroll, nav ul", (one) => one.scrollLeft);
+    const cursors = kept(".plot", (one) => [one.getAttribute("aria-valuenow"), one.getAttribute("aria-valuemax")]);
+    const focused = document.activeElement.matches(focusable) ? key(document.activeElement) : null;
+    const height = window.scrollY;
+    document.title = fresh.title;
+    document.querySelector("style").textContent = fresh.querySelector("style").textContent;
+    for (const name of ["header", "nav", "main"]) {
+      const now = document.querySelector(name);
+      const next = fresh.querySelector(name);
+      if (now && next) now.replaceWith(next);
+      else if (next) document.querySelector("main").before(next);
+    }
+    all("main details").forEach((one) => (one.open = open.get(key(one)) ?? one.open));
+    all(".plot").forEach((one) => {
+      const [now, last] = cursors.get(key(one)) ?? [];
+      if (now !== last) one.setAttribute("aria-valuenow", now); // at the end it goes along with the run
+    });
+    window.sadqPrepare(document);
+    all("button[data-line]").forEach((one) => off.get(key(one)) && one.click());
+    all(".scroll, nav ul").forEach((one) => (one.scrollLeft = sideways.get(key(one)) ?? 0));
+    window.scrollTo({ top: height, behavior: "instant" });
+    all(focusable).find((one) => key(one) === focused)?.focus({ preventScroll: true });
+  };
   const refresh = async () => {
     const status = document.getElementById("live");
     try {
       const answer = await fetch("/", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
       if (answer.status === 200 && answer.headers.get("ETag") !== tag) {
         tag = answer.headers.get("ETag");
-        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const open = [...document.querySelectorAll("main details")].map((one) => one.open);
-        const off = [...document.querySelectorAll("button[aria-pressed='false']")].map((one) => one.dataset.line);
-        const focused = focusable().indexOf(document.activeElement);
-        const height = window.scrollY;
-        document.title = fresh.title;
-        document.querySelector("style").textContent = fresh.querySelector("style").textContent;
-        for (const name of ["header", "nav", "main"]) {
-          const now = document.querySelector(name);
-          const next = fresh.querySelector(name);
-          if (now && next) now.replaceWith(next);
-          else if (next) document.querySelector("main").before(next);
-        }
-        const details = [...document.querySelectorAll("main details")];
-        if (details.length === open.length) details.forEach((one, index) => (one.open = open[index]));
-        window.sadqPrepare(document);
-        document.querySelectorAll("button[data-line]").forEach((one) => off.includes(one.dataset.line) && one.click());
-        window.scrollTo({ top: height, behavior: "instant" });
-        if (focused >= 0) focusable()[focused]?.focus({ preventScroll: true });
+        replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
       } else if (status && status.dataset.lost) {
         status.textContent = "Refreshed while the runs go on.";
         delete status.dataset.lost;

@@ -6,8 +6,10 @@ from html import escape
 
 
 def unbroken(text: str) -> str:
-    """The text as HTML in which no line ends inside a number and its interval."""
-    return re.sub(r"\S+ \[[^]]+\]|\b(?:p|α) (?:=|&lt;) [\d.]+", r'<span class="whole">\g<0></span>', escape(text))
+    """The text as HTML in which no line ends inside a number and its interval; longer brackets, of settings, may break."""
+    return re.sub(
+        r"\S{1,16} \[[^]]{1,28}\]|\b(?:p|α) (?:=|&lt;) [\d.]+", r'<span class="whole">\g<0></span>', escape(text)
+    )
 
 
 def table(head: Iterable[str], rows: Iterable[Sequence[str]], caption: str, corner: bool = True) -> str:

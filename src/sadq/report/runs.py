@@ -120,10 +120,17 @@ def load_all(folders: Sequence[Path | str], arms: Sequence[str] | None = None) -
 
 def runs_in(folder: Path) -> list[Path]:
     """The folder itself; or, where it is none of a run but holds such folders, these in order of their names."""
-    if (folder / "config.json").is_file():
-        return [folder]
-    below = (path.parent for depth in range(1, DEPTH + 1) for path in folder.glob("*/" * depth + "config.json"))
-    return sorted(below) or [folder]
+    try:
+        folder.resolve()  # a link that leads to itself ends here
+        if (folder / "config.json").is_file():
+            return [folder]
+        below = (path.parent for depth in range(1, DEPTH + 1) for path in folder.glob("*/" * depth + "config.json"))
+        return sorted(below) or [folder]
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SadqError(
+            f"{folder} cannot be read ({reason}): give a folder that a training run has written."
+        ) from error
 
 
 def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:

@@ -23,7 +23,7 @@
     const section = figure.closest("section");
     const places = [...new Set(data.lines.flatMap((line) => line.x))].filter((x) => x !== null).sort((a, b) => a - b);
     if (!places.length) return;
-    let position = places.length - 1;
+    let position = Math.min(Number(plot.getAttribute("aria-valuenow")), places.length - 1);
 
     const hide = () => {
       cursor.classList.remove("shown");

@@ -1,7 +1,7 @@
 """Where runs under way stand: how far, how fast, how long to go, and each member's newest numbers."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
@@ -11,7 +11,8 @@ from sadq.report.runs import Floats, Integers, Run
 from sadq.report.stats import number
 
 RECENT = 5  # intervals of metrics whose speed counts
-SILENT = 30.0  # seconds without a line at least, before a run is called silent
+SILENT = 60.0  # seconds without a line at least, before a run is called silent
+STARTING = 600.0  # and before its first: compiling may take minutes
 PATIENCE = 20.0  # and so many intervals
 
 
@@ -23,7 +24,8 @@ class Standing:
     step: int  # of each member, by the newest metrics or evaluation
     planned: int | None
     rate: float | None  # env steps a second of all members, over the newest intervals
-    quiet: float | None  # seconds since something was written
+    written: float | None  # when anything was, last
+    now: float
 
     @classmethod
     def of(cls, run: Run, now: float | None = None) -> "Standing":
@@ -37,8 +39,16 @@ class Standing:
         )
         files = [run.folder / name for name in ("config.json", "metrics.jsonl", "evaluations.jsonl")]
         written = max((path.stat().st_mtime for path in files if path.exists()), default=None)
-        quiet = None if written is None else max(0.0, (time.time() if now is None else now) - written)
-        return cls(run, step, run.planned_steps, rate, quiet)
+        return cls(run, step, run.planned_steps, rate, written, time.time() if now is None else now)
+
+    def later(self) -> "Standing":
+        """The same, had nothing been written since: a run that was killed writes no line to say so."""
+        return replace(self, now=time.time())
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds since something was written."""
+        return None if self.written is None else max(0.0, self.now - self.written)
 
     @property
     def share(self) -> float:
@@ -48,21 +58,28 @@ class Standing:
     @property
     def seconds_left(self) -> float | None:
         """At the newest speed; what evaluations and compilation take comes on top."""
-        if self.run.finished or not self.rate or not self.planned:
+        if self.run.finished or self.silent or not self.rate or not self.planned:
             return None
         return max(0, self.planned - self.step) * len(self.run.members) / self.rate
 
     @property
-    def words(self) -> str:
-        """finished, running, compiling or silent."""
-        if self.run.finished:
-            return "finished"
+    def silent(self) -> bool:
+        """Whether it has written nothing for so long that it is likely dead."""
+        if self.run.finished or self.quiet is None:
+            return False
         interval = self.run.header.get("metrics_interval")
         expected = 0.0
         if self.rate and isinstance(interval, int):
             expected = PATIENCE * interval * len(self.run.members) / self.rate
-        if self.quiet is not None and self.rate and self.quiet > max(SILENT, expected):
-            return f"silent for {duration(self.quiet)}"
+        return self.quiet > (max(SILENT, expected) if self.rate else STARTING)
+
+    @property
+    def words(self) -> str:
+        """finished, running, starting or silent, for so many whole minutes."""
+        if self.run.finished:
+            return "finished"
+        if self.silent:
+            return f"silent for {duration(60 * ((self.quiet or 0.0) // 60)).removesuffix(' 00 s')}"
         return "running" if self.rate else "starting"
 
 
@@ -84,7 +101,7 @@ def _fleet(standing: Standing) -> str:
         f"{standing.step:,}" + (f" of {standing.planned:,}" if standing.planned else "") + " steps",
         f"{len(run.members)} member{'s' * (len(run.members) > 1)}",
     ]
-    facts += [f"{standing.rate:,.0f} steps/s"] if standing.rate else []
+    facts += [f"{standing.rate:,.0f} steps/s"] if standing.rate and not standing.silent else []
     facts += [f"ETA {duration(left)}"] if left is not None else []
     said = escape(" · ".join(facts))
     bar = f'<progress max="1000" value="{round(1000 * standing.share)}" aria-label="{name}"></progress>'

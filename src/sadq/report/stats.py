@@ -127,6 +127,8 @@ def _finite(values: ArrayLike) -> Floats:
 
 def curve_interval(values: Floats, rng: Generator, resamples: int = 2_000) -> tuple[Floats, ...]:
     """(mean[T], low[T], high[T]) over the members of values[M, T] that have a value there."""
+    if not values.size:
+        return values[0], values[0], values[0]
     known = np.isfinite(values)
     filled, counts = np.where(known, values, 0.0), known.sum(axis=0)
     members = len(values)

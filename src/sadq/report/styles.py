@@ -22,6 +22,8 @@ SCALE = (0.58, 1.06)  # from blue over violet and red to orange, in turns of the
 Dashes = Literal["-", "--", "-.", ":"]
 DASHES: dict[str, str] = {"-": "none", "--": "7 4", "-.": "7 3 1.5 3", ":": "1.5 3"}
 """As SVG has them."""
+LINE_DASHES: tuple[Dashes, ...] = ("-", "-.", ":", "--")
+BASE_DASHES: tuple[Dashes, ...] = ("--", ":", "-.", "-")
 
 
 class Style(NamedTuple):
@@ -37,22 +39,27 @@ def styles_of(lines: Sequence[Line]) -> dict[str, Style]:
     the usual report of one pair is told apart at a glance; the lines of a sweep run along one colour scale."""
     families = list(dict.fromkeys(line.run.base_agent for line in lines))
     guided = {line.run.base_agent for line in lines if line.run.guided}
+    swept = list(dict.fromkeys(line.run.base_agent for line in lines if len(_siblings(line, lines)) > 1))
     styles: dict[str, Style] = {}
     for line in lines:
         family = families.index(line.run.base_agent)
         twin = line.run.agent in guided
-        siblings = [other.label for other in lines if _agent(other) == _agent(line)]
+        siblings = _siblings(line, lines)
         if len(siblings) > 1:
+            again = swept.index(line.run.base_agent)
             colours = scale(siblings.index(line.label) / (len(siblings) - 1))
         else:
+            again = family // len(COLOURS)
             colours = GREY if twin and len(families) == 1 else COLOURS[family % len(COLOURS)]
-        dashes: Dashes = "--" if twin else "-" if family < len(COLOURS) else "-."
-        styles.setdefault(line.label, Style(*colours, dashes))
+        # The same colours in other dashes, where there are more families than colours or more sweeps than one.
+        styles.setdefault(line.label, Style(*colours, (BASE_DASHES if twin else LINE_DASHES)[again % len(DASHES)]))
     return styles
 
 
-def _agent(line: Line) -> tuple[str, str]:
-    return line.environment, line.run.agent
+def _siblings(line: Line, lines: Sequence[Line]) -> list[str]:
+    """The labels of a sweep, its own among them."""
+    place = line.environment, line.run.agent
+    return [other.label for other in lines if (other.environment, other.run.agent) == place]
 
 
 def scale(place: float) -> tuple[str, str]:

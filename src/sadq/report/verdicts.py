@@ -113,6 +113,13 @@ class Contrast:
         return share if self.measure.higher_is_better else 1 - share
 
     @property
+    def difference_in_words(self) -> str:
+        """With the level of its interval where that is not the 95% of all others, as with fewer than six pairs."""
+        pairs = self.difference
+        known = pairs.mean.low is not None and pairs.level < stats.LEVEL - 1e-3
+        return interval(pairs.mean, signed=True) + f" at {pairs.level:.0%}" * known
+
+    @property
     def seeds_to_settle(self) -> int | None:
         """Seeds with which a difference as large as the one seen would be found 4 times in 5; None: over 1,000."""
         return stats.seeds_to_settle(self.difference.differences, self.comparisons)
@@ -185,10 +192,15 @@ def overall(contrasts: Sequence[Contrast]) -> str:
     return next((one for one in ranked if one in outcomes), "unknown")
 
 
+def pairs_in(contrasts: Sequence[Contrast]) -> int:
+    """How many seeds have a score in both arms, on the measure that has most of them."""
+    return max((len(one.difference.differences) for one in contrasts), default=0)
+
+
 def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
     """The answer in words, from the measures of one arm against its base."""
     outcome = overall(contrasts)
-    pairs = max((len(one.difference.differences) for one in contrasts), default=0)
+    pairs = pairs_in(contrasts)
     if outcome == "unknown":
         why = "one seed shows no spread" if pairs else "no seed has a score in both"
         return f"Nothing can be said of {other} against {base}: {why}."
@@ -208,22 +220,21 @@ def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
 
 
 def _finding(one: Contrast) -> str:
-    pairs, count = one.difference, one.comparisons
+    count = one.comparisons
     chance = p_in_words(one.corrected_p) + (f" after Holm's correction for {count}" if count > 1 else "")
-    level = "" if pairs.level >= stats.LEVEL - 1e-3 else f", a {pairs.level:.0%} interval"
     return (
         f"{one.measure.title} {number(one.other.value)} against {number(one.base.value)}, paired difference "
-        f"{interval(pairs.mean, signed=True)}{level} ({chance})"
+        f"{one.difference_in_words} ({chance})"
     )
 
 
 def _outlook(doubtful: Sequence[Contrast]) -> str:
     """How many more seeds would settle the easiest of the open measures."""
-    pairs = max(len(one.difference.differences) for one in doubtful)
+    pairs = pairs_in(doubtful)
     if not any(one.can_settle for one in doubtful):
         least = math.ceil(1 - math.log2(stats.SIGNIFICANCE / max(one.comparisons for one in doubtful)))
         ties = min(one.difference.ties for one in doubtful)
-        those = f"{pairs} seeds, of which {ties} are tied," if ties else f"{pairs} seeds"
+        those = f"{pairs} seeds, of which {ties} {'is' if ties == 1 else 'are'} tied," if ties else f"{pairs} seeds"
         rest = "the others" if ties else "all of them"
         return f"{those} cannot settle it even if {rest} agree: that takes at least {least}{' others' * bool(ties)}."
     needed = [(one.seeds_to_settle or math.inf, one.measure.title) for one in doubtful]

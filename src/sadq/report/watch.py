@@ -1,8 +1,10 @@
 """`sadq watch`: the same page on this machine alone, made anew while its runs go on."""
 
+import contextlib
 import hashlib
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +12,7 @@ from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from sadq.errors import SadqError
 from sadq.report.contents import Report, part
@@ -30,6 +33,7 @@ class Watched:
 
     def __init__(self, runs: Sequence[Path], title: str | None = None, seed: int = 0, refresh: float = 5.0):
         for run in runs:
+            runs_in(Path(run))  # which says why where that cannot be read
             if not Path(run).is_dir():
                 raise SadqError(
                     f"{run} is not a folder, so there is no run to watch: name run folders, or one that will hold some."
@@ -39,37 +43,37 @@ class Watched:
         self.runs, self.title, self.seed, self.refresh = [Path(run) for run in runs], title, seed, refresh
         self._lock = threading.Lock()
         self._seen: tuple[object, ...] | None = None
+        self._standings: list[Standing] = []
         self._page, self._not_before = b"", 0.0
 
     def page(self) -> tuple[str, bytes]:
         """(its tag, the page)."""
         with self._lock:
-            seen = self._signature()
-            if not self._page or (seen != self._seen and time.monotonic() >= self._not_before):
+            files, words = self._signature(), [standing.later().words for standing in self._standings]
+            if not self._page or ((files, words) != self._seen and time.monotonic() >= self._not_before):
                 began = time.monotonic()
-                self._page, self._seen = self._build(), seen
+                self._page = self._build()
+                self._seen = files, [standing.words for standing in self._standings]
                 self._not_before = time.monotonic() + SHARE * (time.monotonic() - began)
             return f'"{hashlib.sha256(self._page).hexdigest()[:24]}"', self._page
 
     def _signature(self) -> tuple[object, ...]:
         """What tells whether anything was written: sizes and times of all files that a page is made of."""
         found = []
-        for folder in (found for run in self.runs for found in runs_in(run)):
-            for name in READ:
-                try:
-                    told = (folder / name).stat()
-                except OSError:
-                    continue
-                found.append((str(folder / name), told.st_size, told.st_mtime_ns))
+        for run in self.runs:
+            with contextlib.suppress(OSError, SadqError):
+                for path in (folder / name for folder in runs_in(run) for name in READ if (folder / name).exists()):
+                    found.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
         return tuple(found)
 
     def _build(self) -> bytes:
         script = part("live.js").replace("REFRESH", str(round(1000 * self.refresh)))
         try:
             report = Report.of(self.runs, self.title, self.seed)
-            live = fleets([Standing.of(run) for run in report.runs])
-            return report.html(live, script).encode("utf-8", "replace")
+            self._standings = [Standing.of(run) for run in report.runs]
+            return report.html(fleets(self._standings), script).encode("utf-8", "replace")
         except SadqError as error:  # a run that has only just begun is not there to be read yet
+            self._standings = []
             return waiting(str(error), script).encode("utf-8", "replace")
 
 
@@ -82,6 +86,14 @@ def waiting(sentence: str, script: str) -> str:
         '<p class="status" role="status" id="live"></p></main>\n'
         f"<script>{part('script.js')}{script}</script></body></html>\n"
     )
+
+
+class Server(ThreadingHTTPServer):
+    """A page that is closed or reloaded while it is answered is nothing to speak of."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
@@ -123,7 +135,7 @@ def server_of(watched: Watched, port: int) -> ThreadingHTTPServer:
             """Requests are not worth a line each."""
 
     try:
-        server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        server = Server((ADDRESS, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SadqError(f"Port {port} cannot be used ({reason}): choose another with --port, or 0 for any.") from error
