@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,6 +136,32 @@ def test_a_range_that_only_one_head_must_know_makes_no_two_runs_unlike(make_run:
     plain = make_run("plain", "c51", [(0, 1)] * 2, config={"return_range": None})
     (twins,) = comparisons_of(lines_of(load_all([plain, folders[2]])))
     assert list(twins.unlike) == ["return_range"], "of one agent, both have the head"
+
+
+@pytest.mark.parametrize(
+    ("arm", "config"),
+    [
+        ("dqn:head=categorical", {"head": {"kind": "categorical"}, "return_range": [0.0, 3.0]}),
+        ("c51:head.support=[0,9]", {"head": {"kind": "categorical", "support": [0, 9]}, "return_range": None}),
+        ("c51:head.atoms=21", {"head": {"kind": "categorical", "atoms": 21}}),
+        ("c51:discount=0.9", {"discount": [0.9], "return_range": [0.0, 2.0]}),
+        ("c51:reward_scale=0.1", {"reward_scale": 0.1, "return_range": [0.0, 0.3]}),
+    ],
+)
+def test_what_follows_from_a_setting_that_an_arm_declares_is_its_own_too(
+    make_run: Make, arm: str, config: dict[str, Any]
+) -> None:
+    """Else the page would refuse the verdict that the study gives, and correct for fewer comparisons."""
+    agent = arm.partition(":")[0]
+    held = {"head": None, "discount": [0.99], "reward_scale": 1.0}
+    held["return_range"] = None if agent == "dqn" else [0.0, 3.0]
+    folders = [make_run("a", agent, [(0, 1)] * 2, config=held, arm=agent)]
+    folders += [make_run("b", agent, [(0, 1)] * 2, config=held | config, arm=arm)]
+    (comparison,) = comparisons_of(lines_of(load_all(folders)))
+    assert comparison.alike
+    folders += [make_run("c", agent, [(0, 1)] * 2, config=held | {"return_range": [0.0, 5.0]}, arm=f"{agent}:n_step=1")]
+    given = comparisons_of(lines_of(load_all([folders[0], folders[2]])))
+    assert list(given[0].unlike) == ["return_range"], "nothing else explains it"
 
 
 def test_what_a_study_declares_is_an_arm_s_own(make_run: Make) -> None:
