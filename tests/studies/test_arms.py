@@ -28,6 +28,10 @@ def test_alpha_follows_an_at():
     assert config("dqn+sadq@0.5") == preset("acrobot", "dqn+sadq", alpha=(0.5,))
     assert config("dqn+sadq@1").alpha == (1.0,)
     assert Arm.parse("sadq@0.50").label == "dueling+sadq@0.5"
+    assert [arm.label for arm in parse_arms(["dqn+sadq@0.12345671", "dqn+sadq@.12345672"])] == [
+        "dqn+sadq@0.12345671",
+        "dqn+sadq@0.12345672",
+    ]
 
 
 def test_settings_follow_a_colon():

@@ -73,9 +73,10 @@ class Arm:
             if names.count(name) > 1:
                 raise SadqError(f"Arm {text!r} sets {name} more than once: give it one value.")
         agent = f"{base}{SUFFIX}" if guided else base
-        label = (
-            agent + (f"@{alpha:g}" if at else "") + (f":{','.join('='.join(one) for one in settings)}" if tail else "")
-        )
+        short = f"{alpha:g}" if at else ""
+        # Shortened only where it stays the number that is trained with, which else two arms could seem to share.
+        spelled = f"@{short if float(short) == alpha else alpha}" if at else ""
+        label = agent + spelled + (f":{','.join('='.join(one) for one in settings)}" if tail else "")
         return cls(label, agent, alpha, settings)
 
     @property
