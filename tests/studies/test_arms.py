@@ -57,6 +57,8 @@ def test_a_choice_is_made_before_its_settings_whatever_the_order():
     [
         ("dqm", "Unknown agent 'dqm'"),
         ("dqn@0.5", "is a plain agent, which has no alpha: write dqn+sadq@0.5"),
+        ("dqn:gate=sample", "is a plain agent, which makes no use of gate: write dqn+sadq:gate=... for its twin"),
+        ("dqn:guidance.samples=2", "is a plain agent, which makes no use of guidance.samples"),
         ("dqn+sadq@half", "'half' after its @ is no number"),
         ("dqn+sadq@2", "alpha"),
         ("dqn:", "has no setting after its colon"),

@@ -72,6 +72,9 @@ class Arm:
         for name in names:
             if names.count(name) > 1:
                 raise SadqError(f"Arm {text!r} sets {name} more than once: give it one value.")
+            if not guided and part(name) in GUIDING:
+                advice = f"write {base}{SUFFIX}:{name}=... for its twin"
+                raise SadqError(f"Arm {text!r} is a plain agent, which makes no use of {name}: {advice}.")
         agent = f"{base}{SUFFIX}" if guided else base
         short = f"{alpha:g}" if at else ""
         # Shortened only where it stays the number that is trained with, which else two arms could seem to share.
