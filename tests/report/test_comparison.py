@@ -12,6 +12,7 @@ from sadq.experiment.scores import area_under_curve, final_return
 from sadq.report import verdicts
 from sadq.report.comparison import Summary as summarise
 from sadq.report.comparison import apart, comparisons_of, thresholds_of
+from sadq.report.headline import finding
 from sadq.report.lines import lines_of
 from sadq.report.runs import Run as load
 from sadq.report.runs import load_all
@@ -236,3 +237,15 @@ def test_twins_without_a_common_seed(make_run: Make) -> None:
     base, guided = make_run("base", "dqn", [(0, 1)], seeds=[0]), make_run("guided", "dqn+sadq", [(0, 1)], seeds=[1])
     (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
     assert comparison.seeds == () and comparison.outcome == "unknown"
+
+
+def test_a_mixed_finding_names_what_speaks_against_the_first_of_it(make_run: Make) -> None:
+    """Sooner at the threshold and more area, but a lower end: the second measure agrees with the first."""
+    curves = {"dqn": [0.0] * 7 + [10.0] * 5, "c51": [0.0] + [9.0] * 11}
+    folders = [
+        make_run(agent, agent, [[value + seed / 100 for value in curve] for seed in range(8)])
+        for agent, curve in curves.items()
+    ]
+    (comparison,) = comparisons_of(lines_of(load_all(folders)))
+    assert [one.outcome for one in comparison.contrasts] == ["better", "better", "worse"]
+    assert comparison.outcome == "mixed" and finding(comparison).endswith(" than dqn, but ends lower")
