@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import tempfile
 from collections.abc import Sequence
@@ -81,6 +82,10 @@ def compare_configs(
     parsed = parse_arms(arms)
     pairs, threshold = bases(parsed, against), threshold_of(threshold)
     jobs = [Job(arm.label, arm.config(shared), f"{RUNS}/{arm.folder}", arm.label) for arm in parsed]
+    for one, other in itertools.combinations(jobs, 2):
+        if one.config == other.config:
+            # Trained twice, it would also be corrected for twice.
+            raise SadqError(f"Arms {one.name} and {other.name} are one agent with the same settings: give it once.")
     sweep.run(jobs, out, environment, quiet=quiet, runner=runner)
     outcomes = [Outcome(arm, out / job.folder) for arm, job in zip(parsed, jobs, strict=True)]
     judged = Judged(shared.environment, outcomes, pairs, threshold)
