@@ -219,13 +219,15 @@ class Lamp(gymnasium.Env):
         return np.full(1, self.time, np.float32), float(action), self.time == 4, False, {}
 
 
-def test_a_users_own_environment_from_python():
+def test_a_users_own_environment_from_python(capsys):
     fields = {"steps": 64, "collect": 16, "environments": 2, "batch_size": 4, "updates_per_collect": 1, "workers": 0}
     small = {"buffer_size": 64, "evaluations": 2, "evaluation_episodes": 1, "learning_rate": 0.01}
     found = sadq.compare(
         Lamp, ["dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"], seeds=np.int64(2), **fields, **small
     )
     assert found.report is None and found.judged.environment == "Lamp"
+    told = capsys.readouterr().err
+    assert "sadq: dqn:encoder.hidden=[4]: environment Lamp names no time limit" in told, "by the arm, not its folder"
     assert set(found.scores) == {"dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"}
     assert all(0 <= value <= 4 for value in found.scores["double:encoder.hidden=[4]"]["final_return"].values())
     assert "double:encoder.hidden=[4]" in found.verdicts
