@@ -96,6 +96,11 @@ def test_what_diverged_is_among_the_notes_and_a_run_without_evaluations_is_refus
         "dqn+sadq: seed 0 diverged at step 1,200 and stood still after.",
         "dqn+sadq: the model of seed 2 diverged at step 600 and stood still after.",
     ]
+    rows = [json.loads(row) for row in (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()]
+    rows[-1]["returns"] = [None]
+    (tmp_path / "run" / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lacking = Judged("BitFlip-2", [Outcome(arm, tmp_path / "run")], {}).notes[0]
+    assert lacking == "dqn+sadq: seed 2 lacks an evaluation, so it is left out of what that is needed for."
     (tmp_path / "run" / "evaluations.jsonl").write_text("")
     with pytest.raises(SadqError, match="has no evaluations: restore its evaluations.jsonl"):
         Outcome(arm, tmp_path / "run")
