@@ -254,6 +254,7 @@ def test_a_users_own_environment_from_python(capsys):
         ({"arms": ["dqn", "dqn:learning_rate=0.01", "dqn:learning_rate=1e-2"]}, "learning_rate=1e-2 are one agent"),
         ({"arms": ["sadq", "sadq@0.5"], "alpha": 0.5}, "dueling.sadq and dueling.sadq@0.5 are one agent"),
         ({"arms": "dqn"}, "arms = 'dqn' must be a list of arms"),
+        ({"arms": ARMS, "runner": "ray"}, "runner = 'ray' must be what runs jobs, such as a RayRunner"),
         ({"arms": ARMS, "learning_rate": "a"}, "learning_rate = 'a' must be a tuple of numbers"),
         ({"arms": ["dqn", "double"], "learning_rate": [0.1, 0.2]}, "dqn has several values of learning_rate"),
     ],

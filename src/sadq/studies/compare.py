@@ -19,7 +19,7 @@ from sadq.experiment.build import resolve
 from sadq.experiment.config import Config
 from sadq.experiment.records import to_json
 from sadq.experiment.storage import write_json
-from sadq.registry import fitted
+from sadq.registry import fitted, shown
 from sadq.report import stats
 from sadq.report.page import write_report
 from sadq.report.verdicts import threshold_of
@@ -138,6 +138,10 @@ def compare(
     for name in fields.keys() & {"learning_rate", "discount", "alpha"}:
         with contextlib.suppress(TypeError):
             fields[name] = (fitted(fields[name], float),)
+    if runner is not None and not callable(runner):
+        raise SadqError(
+            f"runner = {shown(runner)} must be what runs jobs, such as a RayRunner, or None to run them here."
+        )
     own = None if isinstance(env, str) else resolve(env)
     base = presets.preset(preset or (env if own is None else "default"))
     if own is not None:
