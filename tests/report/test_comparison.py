@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sadq.experiment.scores import area_under_curve, final_return
 from sadq.report import verdicts
 from sadq.report.comparison import Summary as summarise
 from sadq.report.comparison import apart, comparisons_of, thresholds_of
+from sadq.report.headline import finding
 from sadq.report.lines import lines_of
 from sadq.report.runs import Run as load
 from sadq.report.runs import load_all
@@ -137,6 +139,32 @@ def test_a_range_that_only_one_head_must_know_makes_no_two_runs_unlike(make_run:
     assert list(twins.unlike) == ["return_range"], "of one agent, both have the head"
 
 
+@pytest.mark.parametrize(
+    ("arm", "config"),
+    [
+        ("dqn:head=categorical", {"head": {"kind": "categorical"}, "return_range": [0.0, 3.0]}),
+        ("c51:head.support=[0,9]", {"head": {"kind": "categorical", "support": [0, 9]}, "return_range": None}),
+        ("c51:head.atoms=21", {"head": {"kind": "categorical", "atoms": 21}}),
+        ("c51:discount=0.9", {"discount": [0.9], "return_range": [0.0, 2.0]}),
+        ("c51:reward_scale=0.1", {"reward_scale": 0.1, "return_range": [0.0, 0.3]}),
+    ],
+)
+def test_what_follows_from_a_setting_that_an_arm_declares_is_its_own_too(
+    make_run: Make, arm: str, config: dict[str, Any]
+) -> None:
+    """Else the page would refuse the verdict that the study gives, and correct for fewer comparisons."""
+    agent = arm.partition(":")[0]
+    held = {"head": None, "discount": [0.99], "reward_scale": 1.0}
+    held["return_range"] = None if agent == "dqn" else [0.0, 3.0]
+    folders = [make_run("a", agent, [(0, 1)] * 2, config=held, arm=agent)]
+    folders += [make_run("b", agent, [(0, 1)] * 2, config=held | config, arm=arm)]
+    (comparison,) = comparisons_of(lines_of(load_all(folders)))
+    assert comparison.alike
+    folders += [make_run("c", agent, [(0, 1)] * 2, config=held | {"return_range": [0.0, 5.0]}, arm=f"{agent}:n_step=1")]
+    given = comparisons_of(lines_of(load_all([folders[0], folders[2]])))
+    assert list(given[0].unlike) == ["return_range"], "nothing else explains it"
+
+
 def test_what_a_study_declares_is_an_arm_s_own(make_run: Make) -> None:
     folders = [make_run("a", "dqn", [(0, 1)] * 2, config={"n_step": 1, "batch_size": 64})]
     folders += [make_run("b", "c51", [(0, 1)] * 2, config={"n_step": 3, "batch_size": 32})]
@@ -209,3 +237,15 @@ def test_twins_without_a_common_seed(make_run: Make) -> None:
     base, guided = make_run("base", "dqn", [(0, 1)], seeds=[0]), make_run("guided", "dqn+sadq", [(0, 1)], seeds=[1])
     (comparison,) = comparisons_of(lines_of(load_all([base, guided])))
     assert comparison.seeds == () and comparison.outcome == "unknown"
+
+
+def test_a_mixed_finding_names_what_speaks_against_the_first_of_it(make_run: Make) -> None:
+    """Sooner at the threshold and more area, but a lower end: the second measure agrees with the first."""
+    curves = {"dqn": [0.0] * 7 + [10.0] * 5, "c51": [0.0] + [9.0] * 11}
+    folders = [
+        make_run(agent, agent, [[value + seed / 100 for value in curve] for seed in range(8)])
+        for agent, curve in curves.items()
+    ]
+    (comparison,) = comparisons_of(lines_of(load_all(folders)))
+    assert [one.outcome for one in comparison.contrasts] == ["better", "better", "worse"]
+    assert comparison.outcome == "mixed" and finding(comparison).endswith(" than dqn, but ends lower")

@@ -230,6 +230,17 @@ def test_so_many_seeds_settle_it_four_times_in_five(effect: float, comparisons: 
     assert found / 300 == pytest.approx(stats.POWER, abs=0.08)
 
 
+@pytest.mark.parametrize(("ahead", "comparisons"), [(8, 1), (6, 1), (3, 1), (8, 3)])
+def test_tied_seeds_are_no_signs_to_settle_it_with(ahead: int, comparisons: int) -> None:
+    """As where seeds solve it or not: so many of ten are ahead by one, and the others tied."""
+    needed = stats.seeds_to_settle([1.0] * ahead + [0.0] * (10 - ahead), comparisons)
+    assert needed is not None
+    generator, found = default_rng(0), 0
+    for values in (generator.random(size=(400, needed)) < ahead / 10).astype(float):
+        found += stats.sign_flip_test(values, generator)[0] <= stats.SIGNIFICANCE / comparisons
+    assert 0.75 <= found / 400 <= 0.95
+
+
 def test_seeds_that_nobody_would_run_are_not_counted() -> None:
     assert stats.seeds_to_settle([0.001, 1.0, -1.0]) is None
     assert stats.seeds_to_settle([1.0, -1.0]) is None and stats.seeds_to_settle([]) is None

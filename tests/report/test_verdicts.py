@@ -105,6 +105,14 @@ def test_few_seeds_say_so() -> None:
     assert "though so few seeds say little about by how much" in words(arms(5.0, seeds=8))
 
 
+def test_a_measure_that_fewer_seeds_have_says_so() -> None:
+    base = {seed: float(seed) for seed in range(9)}
+    ahead = {seed: value + 1 + SPREAD[seed] / 10 for seed, value in base.items()}
+    said = words(contrast(AREA_UNDER_CURVE, base, ahead), contrast(FINAL_RETURN, base, ahead | {2: np.nan}))
+    assert "is better than dqn at 9 seeds" in said and "; final return over 8 seeds 5" in said
+    assert "area under the curve 5" in said
+
+
 def test_what_cannot_be_compared_is_said() -> None:
     assert "no seed has a score in both" in words(contrast(FINAL_RETURN, {0: 1.0}, {1: 2.0}))
     assert "one seed shows no spread" in words(contrast(FINAL_RETURN, {0: 1.0}, {0: 2.0}))

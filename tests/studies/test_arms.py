@@ -28,6 +28,10 @@ def test_alpha_follows_an_at():
     assert config("dqn+sadq@0.5") == preset("acrobot", "dqn+sadq", alpha=(0.5,))
     assert config("dqn+sadq@1").alpha == (1.0,)
     assert Arm.parse("sadq@0.50").label == "dueling+sadq@0.5"
+    assert [arm.label for arm in parse_arms(["dqn+sadq@0.12345671", "dqn+sadq@.12345672"])] == [
+        "dqn+sadq@0.12345671",
+        "dqn+sadq@0.12345672",
+    ]
 
 
 def test_settings_follow_a_colon():
@@ -53,6 +57,8 @@ def test_a_choice_is_made_before_its_settings_whatever_the_order():
     [
         ("dqm", "Unknown agent 'dqm'"),
         ("dqn@0.5", "is a plain agent, which has no alpha: write dqn+sadq@0.5"),
+        ("dqn:gate=sample", "is a plain agent, which makes no use of gate: write dqn+sadq:gate=... for its twin"),
+        ("dqn:guidance.samples=2", "is a plain agent, which makes no use of guidance.samples"),
         ("dqn+sadq@half", "'half' after its @ is no number"),
         ("dqn+sadq@2", "alpha"),
         ("dqn:", "has no setting after its colon"),
@@ -79,7 +85,10 @@ def test_a_choice_is_made_before_its_settings_whatever_the_order():
         (None, "None is no arm: expected a text such as"),
         ("dqn:seeds=3", "sets seeds, which is no setting of an arm: arms are compared on the same ones"),
         ("dqn+sadq:alpha=0.5", "write it after an @"),
-        ("dqn:gaet=sample", "Arm dqn:gaet=sample: there is no setting 'gaet': expected one of"),
+        ("dqn+sadq:gaet=sample", "Arm dqn+sadq:gaet=sample: there is no setting 'gaet': did you mean gate?"),
+        ("dqn:batchsize=8", "there is no setting 'batchsize': did you mean batch_size?"),
+        ("dqn+sadq:guidance.sample=2", "there is no setting 'sample': did you mean samples?"),
+        ("dqn:hidden=8", "there is no setting 'hidden': expected one of measures, learning_starts"),
         ("dqn+sadq:gate=simple", "gate = 'simple' is unknown (did you mean sample?)"),
         ("dqn:batch_size=many", "batch_size is 'many', expected int"),
         ("dqn:batch_size.x=1", "batch_size has no settings of its own"),

@@ -96,6 +96,11 @@ def test_what_diverged_is_among_the_notes_and_a_run_without_evaluations_is_refus
         "dqn+sadq: seed 0 diverged at step 1,200 and stood still after.",
         "dqn+sadq: the model of seed 2 diverged at step 600 and stood still after.",
     ]
+    rows = [json.loads(row) for row in (tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()]
+    rows[-1]["returns"] = [None]
+    (tmp_path / "run" / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lacking = Judged("BitFlip-2", [Outcome(arm, tmp_path / "run")], {}).notes[0]
+    assert lacking == "dqn+sadq: seed 2 lacks an evaluation, so it is left out of what that is needed for."
     (tmp_path / "run" / "evaluations.jsonl").write_text("")
     with pytest.raises(SadqError, match="has no evaluations: restore its evaluations.jsonl"):
         Outcome(arm, tmp_path / "run")
@@ -219,13 +224,15 @@ class Lamp(gymnasium.Env):
         return np.full(1, self.time, np.float32), float(action), self.time == 4, False, {}
 
 
-def test_a_users_own_environment_from_python():
+def test_a_users_own_environment_from_python(capsys):
     fields = {"steps": 64, "collect": 16, "environments": 2, "batch_size": 4, "updates_per_collect": 1, "workers": 0}
     small = {"buffer_size": 64, "evaluations": 2, "evaluation_episodes": 1, "learning_rate": 0.01}
     found = sadq.compare(
         Lamp, ["dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"], seeds=np.int64(2), **fields, **small
     )
     assert found.report is None and found.judged.environment == "Lamp"
+    told = capsys.readouterr().err
+    assert "sadq: dqn:encoder.hidden=[4]: environment Lamp names no time limit" in told, "by the arm, not its folder"
     assert set(found.scores) == {"dqn:encoder.hidden=[4]", "double:encoder.hidden=[4]"}
     assert all(0 <= value <= 4 for value in found.scores["double:encoder.hidden=[4]"]["final_return"].values())
     assert "double:encoder.hidden=[4]" in found.verdicts
@@ -243,7 +250,11 @@ def test_a_users_own_environment_from_python():
         ({"arms": ARMS, "seeds": 2.5}, "seeds = 2.5 must be how many"),
         ({"arms": ARMS, "seeds": "3"}, "seeds = '3' must be how many"),
         ({"arms": ["dqn", None]}, "None is no arm"),
+        ({"arms": ["dqn:batch_size=8,n_step=3", "dqn:n_step=3,batch_size=8"]}, "are one agent with the same settings"),
+        ({"arms": ["dqn", "dqn:learning_rate=0.01", "dqn:learning_rate=1e-2"]}, "learning_rate=1e-2 are one agent"),
+        ({"arms": ["sadq", "sadq@0.5"], "alpha": 0.5}, "dueling.sadq and dueling.sadq@0.5 are one agent"),
         ({"arms": "dqn"}, "arms = 'dqn' must be a list of arms"),
+        ({"arms": ARMS, "runner": "ray"}, "runner = 'ray' must be what runs jobs, such as a RayRunner"),
         ({"arms": ARMS, "learning_rate": "a"}, "learning_rate = 'a' must be a tuple of numbers"),
         ({"arms": ["dqn", "double"], "learning_rate": [0.1, 0.2]}, "dqn has several values of learning_rate"),
     ],

@@ -13,6 +13,8 @@ from sadq.report.lines import Line
 from sadq.report.verdicts import MEASURES, STEPS_TO_THRESHOLD, Contrast
 
 SCORES = ("final_return", "area_under_curve")
+RANGE_FROM = ("discount", "reward_scale", "reward_clip")
+"""What an estimated range of returns follows from, beside the environment."""
 
 
 class Summary:
@@ -133,9 +135,12 @@ class Comparison:
 def unlike(base: Line, other: Line) -> dict[str, tuple[str, str]]:
     """Settings in which two lines differ, apart from what makes them the arms that they are."""
     found = likeness.unlike(base.known_settings, other.known_settings, (*base.declared, *other.declared))
-    # A range is filled in for heads that must know one; that another agent has none is no difference in settings.
-    if base.run.base_agent != other.run.base_agent and "null" in found.get("return_range", ()):
-        del found["return_range"]
+    # A range is filled in for heads that must know one; that another head has none is no difference in settings.
+    apart = [likeness.part(name) for name in likeness.differing(base.known_settings, other.known_settings)]
+    other_head = base.run.base_agent != other.run.base_agent or "head" in apart
+    # Nor is an estimate that came out otherwise because of what it is made from.
+    if (other_head and "null" in found.get("return_range", ())) or set(RANGE_FROM) & set(apart):
+        found.pop("return_range", None)
     if base.run.agent != other.run.agent:
         return found
     told = f"{base.label}{other.label}"  # of two lines of one agent the labels say what they were meant to differ in

@@ -62,12 +62,9 @@ def finding(each: Comparison) -> str:
         return f"{other} and {base} score the same on {where}, seed by seed"
     if each.outcome == "undecided":
         return f"No difference between {other} and {base} is detectable on {where} at {pairs_in(each.contrasts)} seeds"
-    decided = [one for one in each.contrasts if one.outcome in ("better", "worse")]
-    first, *rest = [_told(each, one) for one in decided]
-    further = (
-        f", but {rest[0]}" if rest and each.outcome == "mixed" and decided[0].outcome != decided[1].outcome else ""
-    )
-    return f"On {where}, {other} {first} than {base}{further}"
+    first, *rest = [one for one in each.contrasts if one.outcome in ("better", "worse")]
+    against = [f", but {_told(each, one)}" for one in rest if one.outcome != first.outcome]
+    return f"On {where}, {other} {_told(each, first)} than {base}{''.join(against[:1])}"
 
 
 def _told(each: Comparison, one: Contrast) -> str:

@@ -47,10 +47,14 @@ def differing(one: Settings, other: Settings) -> dict[str, tuple[str, str]]:
 def unlike(one: Settings, other: Settings, declared: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
     """The differences that a comparison of two arms would be confounded by; not those that are declared to be theirs."""
 
-    def own(name: str) -> bool:
-        return part(name) in (*OWN, *UNRELATED) or any(name == each or name.startswith(f"{each}.") for each in declared)
+    def own(name: str, values: tuple[str, str]) -> bool:
+        # A choice that the agent's row makes is null until a setting of it is declared: then it is written out.
+        choice = f"{name.removesuffix('.kind')}."
+        written_out = "none" in values and any(each.startswith(choice) for each in declared)
+        named = any(name == each or name.startswith(f"{each}.") for each in declared)
+        return part(name) in (*OWN, *UNRELATED) or named or written_out
 
-    return {name: values for name, values in differing(one, other).items() if not own(name)}
+    return {name: values for name, values in differing(one, other).items() if not own(name, values)}
 
 
 def spoken(name: str) -> str:

@@ -220,10 +220,9 @@ def seeds_to_settle(differences: Sequence[float], comparisons: int = 1) -> int |
     """Pairs with which a test finds a difference as large as this one in 4 of 5 repetitions; None: over 1,000.
 
     The size of a paired t-test by normal quantiles (Guenther, 1981), corrected as Holm corrects the first of several
-    comparisons, and never less than the sign flips need to reach that level at all.
+    comparisons, and never less than the sign flips need to reach that level at all: of signs, which tied pairs have none.
     """
     significance, pairs = SIGNIFICANCE / comparisons, len(differences)
-    least = math.ceil(1 - math.log2(significance))
     spread = float(np.std(differences, ddof=1)) if pairs > 1 else 0.0
     mean = abs(float(np.mean(differences))) if pairs else 0.0
     if mean <= TIE * (mean + spread):
@@ -231,7 +230,18 @@ def seeds_to_settle(differences: Sequence[float], comparisons: int = 1) -> int |
     normal = NormalDist()
     one, other = normal.inv_cdf(1 - significance / 2), normal.inv_cdf(POWER)
     needed = ((one + other) * spread / mean) ** 2 + one**2 / 2
-    return None if needed > MOST_SEEDS else max(least, math.ceil(needed))
+    if needed > MOST_SEEDS:
+        return None
+    least = _draws(math.ceil(1 - math.log2(significance)), int(np.count_nonzero(differences)) / pairs)
+    return max(least, math.ceil(needed))
+
+
+def _draws(least: int, share: float) -> int:
+    """Draws that hold at least so many of what makes up a share, in 4 of 5 repetitions."""
+    draws = least
+    while sum(math.comb(draws, few) * share**few * (1 - share) ** (draws - few) for few in range(least)) > 1 - POWER:
+        draws += 1
+    return draws
 
 
 def number(value: float, signed: bool = False, scale: float | None = None) -> str:

@@ -210,20 +210,26 @@ def verdict(other: str, base: str, contrasts: Sequence[Contrast]) -> str:
     doubtful = [one for one in contrasts if one.outcome == "undecided"]
     if outcome == "undecided":
         head = f"No difference between {other} and {base} is detectable at {pairs} seeds"
-        return f"{head}: {'; '.join(map(_finding, doubtful))}. {_outlook(doubtful)}"
+        return f"{head}: {_findings(doubtful, pairs)}. {_outlook(doubtful)}"
     opening = {"better": "is better than", "worse": "is worse than", "mixed": "is better and worse than"}[outcome]
     caution = ", though so few seeds say little about by how much" if pairs < 10 else ""
-    head = f"{other} {opening} {base} at {pairs} seeds{caution}: {'; '.join(map(_finding, settled))}."
+    head = f"{other} {opening} {base} at {pairs} seeds{caution}: {_findings(settled, pairs)}."
     if not doubtful:
         return head
-    return f"{head} No difference is detectable in {'; '.join(map(_finding, doubtful))}. {_outlook(doubtful)}"
+    return f"{head} No difference is detectable in {_findings(doubtful, pairs)}. {_outlook(doubtful)}"
 
 
-def _finding(one: Contrast) -> str:
-    count = one.comparisons
+def _findings(contrasts: Sequence[Contrast], seeds: int) -> str:
+    return "; ".join(_finding(one, seeds) for one in contrasts)
+
+
+def _finding(one: Contrast, seeds: int) -> str:
+    """A measure in numbers, and over how many seeds where that is not as many as the verdict speaks of."""
+    count, own = one.comparisons, len(one.difference.differences)
+    fewer = f" over {own} seeds" if own < seeds else ""
     chance = p_in_words(one.corrected_p) + (f" after Holm's correction for {count}" if count > 1 else "")
     return (
-        f"{one.measure.title} {number(one.other.value)} against {number(one.base.value)}, paired difference "
+        f"{one.measure.title}{fewer} {number(one.other.value)} against {number(one.base.value)}, paired difference "
         f"{one.difference_in_words} ({chance})"
     )
 

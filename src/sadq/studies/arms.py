@@ -1,6 +1,7 @@
 """The grammar of arms: `AGENT[+sadq][@ALPHA][:name=value,...]` over a config that all arms share."""
 
 import dataclasses
+import difflib
 import hashlib
 import json
 import re
@@ -72,10 +73,14 @@ class Arm:
         for name in names:
             if names.count(name) > 1:
                 raise SadqError(f"Arm {text!r} sets {name} more than once: give it one value.")
+            if not guided and part(name) in GUIDING:
+                advice = f"write {base}{SUFFIX}:{name}=... for its twin"
+                raise SadqError(f"Arm {text!r} is a plain agent, which makes no use of {name}: {advice}.")
         agent = f"{base}{SUFFIX}" if guided else base
-        label = (
-            agent + (f"@{alpha:g}" if at else "") + (f":{','.join('='.join(one) for one in settings)}" if tail else "")
-        )
+        short = f"{alpha:g}" if at else ""
+        # Shortened only where it stays the number that is trained with, which else two arms could seem to share.
+        spelled = f"@{short if float(short) == alpha else alpha}" if at else ""
+        label = agent + spelled + (f":{','.join('='.join(one) for one in settings)}" if tail else "")
         return cls(label, agent, alpha, settings)
 
     @property
@@ -189,8 +194,10 @@ def _changed(draft: Any, path: str, text: str) -> Any:
     hints = typing.get_type_hints(type(draft))
     if name not in hints or name not in vars(draft):
         hidden = NOT_SETTINGS if isinstance(draft, Config) else ()
-        known = ", ".join(field.name for field in dataclasses.fields(draft) if field.name not in hidden)
-        raise SadqError(f"there is no setting {name!r}: expected one of {known or 'none'}.")
+        known = [field.name for field in dataclasses.fields(draft) if field.name not in hidden]
+        near = difflib.get_close_matches(name, known, n=1)
+        offer = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known) or 'none'}."
+        raise SadqError(f"there is no setting {name!r}: {offer}")
     now = getattr(draft, name)
     if rest:
         if now is None and name in AXES:

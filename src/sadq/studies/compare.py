@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import tempfile
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from sadq.experiment.build import resolve
 from sadq.experiment.config import Config
 from sadq.experiment.records import to_json
 from sadq.experiment.storage import write_json
-from sadq.registry import fitted
+from sadq.registry import fitted, shown
 from sadq.report import stats
 from sadq.report.page import write_report
 from sadq.report.verdicts import threshold_of
@@ -81,6 +82,10 @@ def compare_configs(
     parsed = parse_arms(arms)
     pairs, threshold = bases(parsed, against), threshold_of(threshold)
     jobs = [Job(arm.label, arm.config(shared), f"{RUNS}/{arm.folder}", arm.label) for arm in parsed]
+    for one, other in itertools.combinations(jobs, 2):
+        if one.config == other.config:
+            # Trained twice, it would also be corrected for twice.
+            raise SadqError(f"Arms {one.name} and {other.name} are one agent with the same settings: give it once.")
     sweep.run(jobs, out, environment, quiet=quiet, runner=runner)
     outcomes = [Outcome(arm, out / job.folder) for arm, job in zip(parsed, jobs, strict=True)]
     judged = Judged(shared.environment, outcomes, pairs, threshold)
@@ -133,6 +138,10 @@ def compare(
     for name in fields.keys() & {"learning_rate", "discount", "alpha"}:
         with contextlib.suppress(TypeError):
             fields[name] = (fitted(fields[name], float),)
+    if runner is not None and not callable(runner):
+        raise SadqError(
+            f"runner = {shown(runner)} must be what runs jobs, such as a RayRunner, or None to run them here."
+        )
     own = None if isinstance(env, str) else resolve(env)
     base = presets.preset(preset or (env if own is None else "default"))
     if own is not None:

@@ -125,7 +125,13 @@ class Judged:
     def notes(self) -> list[str]:
         """What a reader of the numbers must know."""
         parts = {"diverged_at": "seed {}", "model_diverged_at": "the model of seed {}"}
-        return [
+        lacking = [
+            f"{outcome.arm.label}: seed {seed} lacks an evaluation, so it is left out of what that is needed for."
+            for outcome in self.outcomes
+            for seed, curve in zip(outcome.seeds, outcome.returns, strict=True)
+            if not np.isfinite(curve).all()
+        ]
+        return lacking + [
             f"{outcome.arm.label}: {what.format(member['seed'])} diverged at step {member[name]:,} and stood still after."
             for outcome in self.outcomes
             for member in outcome.result["members"]

@@ -92,7 +92,7 @@ def carry_out(
     trust = [module_of(config.environment)]
     experiment = reopen(path, environment, trust) if held else create(config, path, environment, notes)
     try:
-        experiment.warn = lambda sentence: Display.say(f"{path.name}: {sentence}")
+        experiment.warn = lambda sentence: Display.say(f"{notes.get('arm', path.name)}: {sentence}")
         experiment.begin()
         begin(experiment)
         if not experiment.run(update):
