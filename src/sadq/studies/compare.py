@@ -6,14 +6,15 @@ import hashlib
 import itertools
 import json
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
 import sadq
-from sadq.errors import SadqError
+from sadq.errors import SadqError, SadqWarning
 from sadq.experiment import arguments, presets
 from sadq.experiment.build import resolve
 from sadq.experiment.config import Config
@@ -25,6 +26,7 @@ from sadq.report.page import write_report
 from sadq.report.verdicts import threshold_of
 from sadq.studies import sweep
 from sadq.studies.arms import bases, parse_arms
+from sadq.studies.display import Display
 from sadq.studies.judged import Judged, Outcome
 from sadq.studies.sweep import Job, Runner
 
@@ -77,6 +79,7 @@ def compare_configs(
     quiet: bool = False,
     runner: Runner | None = None,
     report: bool = True,
+    warn: Callable[[str], None] = Display.say,
 ) -> Comparison:
     """Trains what is not trained yet below `out`, judges it, and leaves the document and the report's page there."""
     parsed = parse_arms(arms)
@@ -86,7 +89,7 @@ def compare_configs(
         if one.config == other.config:
             # Trained twice, it would also be corrected for twice.
             raise SadqError(f"Arms {one.name} and {other.name} are one agent with the same settings: give it once.")
-    sweep.run(jobs, out, environment, quiet=quiet, runner=runner)
+    sweep.run(jobs, out, environment, quiet=quiet, runner=runner, warn=warn)
     outcomes = [Outcome(arm, out / job.folder) for arm, job in zip(parsed, jobs, strict=True)]
     judged = Judged(shared.environment, outcomes, pairs, threshold)
     page = None
@@ -150,6 +153,7 @@ def compare(
         fields["environment"] = presets.preset(env).environment
     shared = dataclasses.replace(base, seeds=arguments.seeds_of(seeds), **fields)
     options: dict[str, Any] = {"environment": own, "against": against, "threshold": threshold, "runner": runner}
+    options["warn"] = lambda sentence: warnings.warn(sentence, SadqWarning, stacklevel=2)
     if out is not None:
         return compare_configs(shared, arms, arguments.path_of(out), quiet=not progress_bar, **options)
     with tempfile.TemporaryDirectory(prefix="sadq-compare-") as folder:

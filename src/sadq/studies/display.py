@@ -18,8 +18,9 @@ SECONDS_BETWEEN_LINES = 15.0
 class Display:
     """Jobs by name, each with its share of all the work; an ETA over the whole sweep."""
 
-    def __init__(self, jobs: Sequence[tuple[str, int]], quiet: bool = False):
-        self.work, self.quiet = dict(jobs), quiet
+    def __init__(self, jobs: Sequence[tuple[str, int]], quiet: bool = False, warn: Callable[[str], None] | None = None):
+        """`warn` is told what runs have to say; by default that is shown, too."""
+        self.work, self.quiet, self.warn = dict(jobs), quiet, warn or self.say
         self.done = dict.fromkeys(self.work, 0.0)  # the share of each job
         self.found = 0.0  # work that was done before this call
         self.began = self.told = time.monotonic()

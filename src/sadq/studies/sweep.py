@@ -52,15 +52,24 @@ Runner = Callable[[Sequence[Job], Path, Any, Display], None]
 
 
 def run(
-    jobs: Sequence[Job], out: Path, environment: Any = None, *, quiet: bool = False, runner: Runner | None = None
+    jobs: Sequence[Job],
+    out: Path,
+    environment: Any = None,
+    *,
+    quiet: bool = False,
+    runner: Runner | None = None,
+    warn: Callable[[str], None] = Display.say,
 ) -> None:
-    """Every job to its end; `environment` stands in for the one that the configs name, where it has no name."""
+    """Every job to its end; `environment` stands in for the one that the configs name, where it has no name.
+
+    What runs in this process have to say goes to `warn`.
+    """
     for job in jobs:
         check(job, out / job.folder)
     if environment is None:
         for config in {(job.config.environment, job.config.environment_settings): job.config for job in jobs}.values():
             resolve(config.environment, config.settings)  # what is missing is said before hours of work, not after
-    with Display([(job.name, job.work) for job in jobs], quiet) as display:
+    with Display([(job.name, job.work) for job in jobs], quiet, warn) as display:
         left = []
         for job in jobs:
             if finished(out / job.folder) is None:
@@ -73,7 +82,8 @@ def run(
 def run_here(jobs: Iterable[Job], out: Path, environment: Any, display: Display) -> None:
     """One after the other; the first Ctrl-C saves the fleet at hand and ends the sweep."""
     for job in jobs:
-        if not carry_out(job.config, out / job.folder, environment, *display.following(job.name), job.notes):
+        following = display.following(job.name)
+        if not carry_out(job.config, out / job.folder, environment, *following, job.notes, display.warn):
             raise Stopped
         display.finished(job.name)
 
@@ -85,6 +95,7 @@ def carry_out(
     begin: Callable[[Experiment], None],
     update: Callback,
     notes: Mapping[str, Any],
+    warn: Callable[[str], None] = Display.say,
 ) -> bool:
     """One fleet from the beginning or from its newest checkpoint; False if it was stopped before its end."""
     held = (path / CONFIG).exists()
@@ -92,7 +103,7 @@ def carry_out(
     trust = [module_of(config.environment)]
     experiment = reopen(path, environment, trust) if held else create(config, path, environment, notes)
     try:
-        experiment.warn = lambda sentence: Display.say(f"{notes.get('arm', path.name)}: {sentence}")
+        experiment.warn = lambda sentence: warn(f"{notes.get('arm', path.name)}: {sentence}")
         experiment.begin()
         begin(experiment)
         if not experiment.run(update):
