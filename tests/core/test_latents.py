@@ -76,3 +76,22 @@ def test_the_free_nats_are_each_sample_s_own():
     np.testing.assert_allclose(losses, [1.1 * 0.8 * np.log(9), 1.1, 1.1, 1.1], rtol=1e-5)
     pull = jax.grad(lambda prior: jnp.mean(jax.vmap(balanced_kl)(batch[0], prior)))(batch[1])
     assert (pull[0] != 0).all() and (pull[1:] == 0).all()
+
+
+def test_without_a_uniform_share_the_divergence_of_decided_variables_is_finite():
+    """Against NumPy, with logarithms of the softmax; classes that are farther behind than float32 can tell are floored."""
+
+    def loss(first, second):
+        return balanced_kl(*(mixed_probabilities(logits, 0.0) for logits in (first, second)))
+
+    def logarithms(logits):
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+    first, second = np.random.default_rng(0).normal(size=(2, 8, 6)).astype(np.float32)
+    one, other = logarithms(first.astype(np.float64)), logarithms(second.astype(np.float64))
+    expected = (np.exp(one) * (one - other)).sum()
+    np.testing.assert_allclose(loss(first, second), 1.1 * expected, rtol=1e-5)
+    value, gradients = jax.value_and_grad(loss, (0, 1))(200 * first, 200 * second)
+    assert np.isfinite(value) and value > 1.1 * expected
+    assert all(np.isfinite(gradient).all() for gradient in gradients)

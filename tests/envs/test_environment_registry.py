@@ -72,6 +72,8 @@ def test_other_names_are_gymnasium_s():
         ("LunarLander-v2", "LunarLander-v3"),
         ("CartPole-v7", "CartPole-v1"),
         ("bitflp", "BitFlip"),
+        ("ALE/MsPacman-v9", "atari/MsPacman"),
+        ("SeaquestNoFrameskip-v9", "atari/Seaquest"),
     ],
 )
 def test_unknown_names_get_near_ones(name, near):

@@ -11,6 +11,7 @@ from PIL import Image
 
 from own_environments import Endless, Narrow, Sorting, Switches
 from sadq.envs import make, random_play
+from sadq.envs.atari import AtariSpec
 from sadq.envs.filming import animation, check_renders, frames_of
 from sadq.envs.limits import limited
 from sadq.envs.random_play import estimated_range, play_randomly
@@ -45,6 +46,11 @@ def test_a_range_is_wider_than_random_returns_but_no_wider_than_rewards_allow():
     assert 60 < estimated_range(make("CartPole-v1"), 0.99, plain)[1] < 100
     with pytest.raises(SadqError, match="Random episodes of Sorting earn nothing.*give return_range"):
         estimated_range(make(Sorting), 0.9, lambda rewards: 0 * rewards)
+
+
+def test_a_fleet_of_games_is_asked_for_a_range():
+    with pytest.raises(SadqError, match="atari/Pong,Breakout names several games.*: give return_range"):
+        estimated_range(AtariSpec(("Pong", "Breakout")), 0.99, plain)
 
 
 def test_what_renders_is_filmed():

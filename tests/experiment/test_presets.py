@@ -252,6 +252,8 @@ def test_an_environments_name_stands_for_the_default_preset_on_it(name):
     [
         ("cartpol", "did you mean cartpole"),
         ("Acrobot-v9", "did you mean Acrobot-v1"),
+        ("ALE/Pong-v9", r"did you mean atari/Pong\?"),
+        ("PongNoFrameskip-v9", r"did you mean atari/Pong\?"),
         ("qqqqqqq", "presets are default, acrobot, bitflip"),
     ],
 )

@@ -5,6 +5,8 @@ import logging
 import os
 import re
 import signal
+import socket
+import warnings
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from sadq.studies.sweep import Job, Stopped
 
 ray = pytest.importorskip("ray", reason="the tests on a cluster need Ray: install sadq[ray]")
 
+from sadq.studies import on_ray  # noqa: E402
 from sadq.studies.on_ray import RayRunner  # noqa: E402
 
 STEPS = 40 * 25 * 8
@@ -125,6 +128,29 @@ def test_what_no_machine_has_is_refused_rather_than_waited_for(cluster, jobs, tm
     with pytest.raises(SadqError, match=sentence):
         sweep.run(jobs, tmp_path, quiet=True, runner=RayRunner(**asked))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_at_which_nobody_listens_is_said_at_once(jobs, tmp_path, monkeypatch, scheme):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray would try for minutes"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"{scheme}127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(SadqError, match=rf"No Ray cluster answers at {address} \(.*refused\): give another"):
+            sweep.run(jobs, tmp_path, quiet=True, runner=RayRunner(address))
+    assert not list(tmp_path.iterdir())
+
+
+def test_beginning_a_cluster_warns_of_no_deadlock(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    forked = "os.fork() was called. os.fork() is incompatible with multithreaded code"
+    monkeypatch.setattr(ray, "init", lambda **_: warnings.warn(forked, RuntimeWarning, stacklevel=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with on_ray._cluster(None) as begun:
+            assert begun is ray
 
 
 def test_a_cluster_elsewhere_may_grow(cluster, capsys):

@@ -154,6 +154,16 @@ def test_a_part_is_judged_with_what_there_is_and_the_rest_is_named(pooled, small
         reproduce.reproduce("real-world", out=tmp_path, pool=pooled, partial=True, quiet=True)
 
 
+def test_a_place_for_the_record_is_looked_for_before_anything_is_trained(pooled, small, tmp_path):
+    (tmp_path / "file").write_text("")
+    asked = {"only": ["cartpole"], "quiet": True}
+    with pytest.raises(SadqError, match="file/result.json cannot be written: .*; give another folder with --out"):
+        reproduce.reproduce("motivation", out=tmp_path / "file", pool=tmp_path / "pool", **asked)
+    with pytest.raises(SadqError, match="holds a run with another seeds"):
+        reproduce.reproduce("motivation", out=tmp_path / "out", pool=pooled, seeds=5, **asked)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
 def test_an_arm_without_its_base_is_compared_with_nothing(pooled, small):
     (part,) = plan("cartpole", False, None, (), None)
     there = part.finished(pooled)

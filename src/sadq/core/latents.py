@@ -15,6 +15,9 @@ UNIMIX = 0.01
 
 def mixed_probabilities(logits: Array, unimix: float = UNIMIX) -> Array:
     """(1 - unimix) * softmax + unimix / C of logits f32[V, C]."""
+    if unimix == 0:
+        # Classes far behind would have no probability at all, and a divergence no logarithm.
+        return jnp.maximum(jax.nn.softmax(logits, axis=-1), jnp.finfo(logits.dtype).tiny)
     return (1 - unimix) * jax.nn.softmax(logits, axis=-1) + unimix / logits.shape[-1]
 
 

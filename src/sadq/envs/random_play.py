@@ -59,6 +59,11 @@ def estimated_range(
     Trained agents do better than random ones, and some explore worse, so it is wider than what was seen: by twice its
     width to either side, but no wider than the smallest and the largest reward at every step would make it.
     """
+    if isinstance(environment, AtariSpec) and len(environment.games) > 1:
+        raise SadqError(
+            f"{environment.name} names several games, for which no common range of returns is estimated: give "
+            "return_range, the smallest and the largest discounted return."
+        )
     if isinstance(environment, Environment):
         found = step_by_step(environment, uniform(environment), RANGE_EPISODES, seed)
         rewards, running = np.asarray(found.rewards, np.float64), np.asarray(found.running)

@@ -141,7 +141,8 @@ def _from_gymnasium(identifier: str, host: bool, settings: dict[str, Any]) -> En
 
 def _advice(identifier: str) -> str:
     known = {name.lower(): name for name in list_environments(host=True)}
-    near = [known[match] for match in difflib.get_close_matches(identifier.lower(), known, n=3)]
+    close = [known[match] for match in difflib.get_close_matches(identifier.lower(), known, n=3)]
+    near = atari.meant(identifier) or close
     if near:
         return f"expected a registered name: did you mean {' or '.join(near)}?"
     return "expected a registered name: list_environments(host=True) gives them all."

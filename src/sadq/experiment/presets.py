@@ -23,6 +23,7 @@ from sadq.core.gates import BatchReliability
 from sadq.core.optimisers import AdamW
 from sadq.core.schedules import Adaptive
 from sadq.dynamics import RSSM, Gaussian
+from sadq.envs.atari import spec as atari
 from sadq.envs.atari.spec import PREFIX, AtariSpec
 from sadq.envs.registry import list_environments
 from sadq.errors import SadqError
@@ -259,6 +260,6 @@ def _environment(name: str) -> str:
     # A colon stands for "gymnasium:ID" or Gymnasium's own "module:ID", whose environments are known only after import.
     if name in known or ":" in name or name.startswith("BitFlip-"):
         return name
-    near = difflib.get_close_matches(name, [*PRESETS, *known], n=3, cutoff=0.5)
+    near = atari.meant(name) or difflib.get_close_matches(name, [*PRESETS, *known], n=3, cutoff=0.5)
     offer = f"did you mean {' or '.join(near)}?" if near else f"presets are {', '.join(PRESETS)}."
     raise SadqError(f"Unknown preset or environment {name!r}: expected a preset or a Gymnasium id; {offer}")

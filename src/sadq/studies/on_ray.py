@@ -4,10 +4,12 @@ import contextlib
 import importlib
 import logging
 import os
+import socket
 import sys
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ RETRIES = 10
 SECONDS_TO_SAVE = 60.0
 """What a fleet is given to save itself after Ctrl-C."""
 SECONDS_BETWEEN_NEWS = 1.0
+SECONDS_TO_ANSWER = 10.0
+"""What a cluster is given to take a connection."""
 
 
 @dataclass(frozen=True)
@@ -181,17 +185,32 @@ def _cluster(address: str | None) -> Iterator[Any]:
     connected = ray.is_initialized()
     if not connected:
         try:
-            ray.init(
-                address=address or "local", log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR
-            )
+            _knock(address)
+            with warnings.catch_warnings():
+                # Ray's processes begin with a fork that becomes another program at once, which does JAX no harm.
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                ray.init(
+                    address=address or "local",
+                    log_to_driver=False,
+                    include_dashboard=False,
+                    logging_level=logging.ERROR,
+                )
         except Exception as error:  # Ray has no type of its own for it
-            reason = " ".join(str(error).split())
-            raise SadqError(f"No Ray cluster answers at {address or 'this machine'}: {reason}") from error
+            reason = " ".join(str(error).split()).rstrip(".")
+            where = address or "this machine"
+            raise SadqError(f"No Ray cluster answers at {where} ({reason}): give another --ray-address.") from error
     try:
         yield ray
     finally:
         if not connected:
             ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """An OSError where nobody listens at HOST:PORT, at which Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()
 
 
 @contextlib.contextmanager

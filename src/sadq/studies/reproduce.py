@@ -99,8 +99,12 @@ def reproduce(
     if partial:
         parts, missing = present(parts, runs, any_seeds=seeds is None)
     else:
-        missing = {}
-        sweep.run([job for part in parts for job in part.jobs], runs, quiet=quiet, runner=runner)
+        missing, jobs = {}, [job for part in parts for job in part.jobs]
+        for job in jobs:
+            sweep.check(job, runs / job.folder)
+        # With a pool, nothing is written to `out` before all is trained.
+        arguments.check_writable(out / RESULT, f"{out / RESULT} cannot be written", "give another folder with --out")
+        sweep.run(jobs, runs, quiet=quiet, runner=runner)
     judged = [part.judged(runs) for part in parts]
     outcomes = [outcome for each in judged for outcome in each.outcomes]
     made = origins(outcome.header for outcome in outcomes)

@@ -30,7 +30,9 @@ def test_human_normalised_scores():
     np.testing.assert_allclose(human_normalised("Freeway", [0, 14.8, 29.6]), [0, 0.5, 1])
 
 
-@pytest.mark.parametrize("name", ["Brekout", "breakout", "break_out"])
+@pytest.mark.parametrize(
+    "name", ["Brekout", "breakout", "break_out", "Breakout-v5", "ALE/Breakout-v5", "Breakout-ramNoFrameskip-v4"]
+)
 def test_an_unknown_game_is_refused_with_what_is_near(name):
     with pytest.raises(SadqError, match="unknown Atari game.*did you mean Breakout"):
         make(f"atari/{name}")

@@ -1,6 +1,7 @@
 """The 26 games of Atari-100K: their names, ROMs and actions, and the scores that "human-normalised" refers to."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -59,6 +60,11 @@ def find(name: str) -> Game:
     return GAMES[name]
 
 
+def meant(name: str) -> list[str]:
+    """The game that goes by this name elsewhere, as in ALE/Pong-v5 and PongNoFrameskip-v4; nothing if none does."""
+    return [game for game in GAMES if _plain(game) == _plain(name)]
+
+
 def human_normalised(name: str, raw: Any) -> np.ndarray:
     """A game's raw scores on the scale where random play has 0 and the human player 1."""
     game = find(name)
@@ -109,5 +115,6 @@ def _offer(name: str, known: Iterable[str]) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without what it is often misspelt in, as in ALE's ms_pacman."""
-    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
+    """A name without what it is often misspelt in, as in ALE's ms_pacman, and without what Gymnasium adds to it."""
+    bare = re.sub(r"^ale/|(-ram)?(noframeskip|deterministic)?-v\d+$", "", name.lower())
+    return bare.replace("_", "").replace("-", "").replace(" ", "")

@@ -117,3 +117,8 @@ def _whole(value: Any) -> bool:
 def names() -> list[str]:
     """The environments of one game each."""
     return [PREFIX + game for game in games.GAMES]
+
+
+def meant(name: str) -> list[str]:
+    """The environment of the game that goes by this name elsewhere; nothing if none does."""
+    return [PREFIX + game for game in games.meant(name)]
