@@ -195,6 +195,11 @@ def test_the_theory_is_a_table(tmp_path, monkeypatch):
         reproduce.reproduce("theory", quick=True, out=tmp_path / "file")
     with pytest.raises(SadqError, match="theory has neither presets nor arms nor seeds"):
         reproduce.reproduce("theory", seeds=3, out=tmp_path)
+    for given in ({"pool": tmp_path}, {"partial": True}, {"runner": print}):
+        with pytest.raises(SadqError, match="theory trains nothing: leave --pool, --partial and --on out"):
+            reproduce.reproduce("theory", quick=True, out=tmp_path, **given)
+    with pytest.raises(SadqError, match="file is a file, expected a folder of runs: give another one with --pool"):
+        reproduce.reproduce("motivation", quick=True, out=tmp_path, pool=tmp_path / "file")
 
 
 def outcome(rates: list[float], steps: int, members: int = 1, **more) -> SimpleNamespace:

@@ -88,12 +88,16 @@ def reproduce(
     if name == "theory":
         if only or beside or seeds is not None:
             raise SadqError("theory has neither presets nor arms nor seeds: leave --only, --beside and --seeds out.")
+        if pool or partial or runner is not None:
+            raise SadqError("theory trains nothing: leave --pool, --partial and --on out.")
         about["judged"] = origin()
         began = time.perf_counter()
         rows = theory.measure(THEORY_MDPS[quick])
         seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
         about |= {"origins": [about["judged"]], "missing": {}, "seconds": seconds, "claims": rows}
         return _leave(out, about, tables.theory_table(rows), artefact)
+    if pool is not None and pool.exists() and not pool.is_dir():
+        raise SadqError(f"{pool} is a file, expected a folder of runs: give another one with --pool.")
     runs = pool or out / "runs"
     parts = plan(name, quick, seeds, only, beside)
     if partial:
