@@ -27,6 +27,7 @@ def asked(monkeypatch, tmp_path):
     class Answer:
         report, record, words = Path("page"), {"artefact": "alpha"}, ("a table",)
         path = page = Path("place")
+        judged = SimpleNamespace(diverged=False)
 
         def as_dict(self):
             return {"verdict": "none"}
@@ -52,6 +53,12 @@ def test_arms_stand_after_the_preset_and_options_are_shared(asked, capsys):
     assert out.parent == Path("runs") and out.name.startswith("compare-acrobot-quick-")
     assert asked["runner"] is None and asked["against"] is None and not asked["quiet"]
     assert capsys.readouterr().out == "a table\nreport: page\n"
+
+
+def test_a_member_that_diverged_is_in_the_exit_code_as_of_a_run(monkeypatch, tmp_path):
+    found = SimpleNamespace(report=Path("page"), judged=SimpleNamespace(diverged=True))
+    monkeypatch.setattr(compare, "compare_configs", lambda *_, **__: found)
+    assert main("compare", "acrobot", "dqn", "c51", "--seeds", "3", "--out", str(tmp_path)) == cli.DIVERGED
 
 
 def test_seeds_are_a_number_or_a_list_and_json_is_alone_on_stdout(asked, capsys):

@@ -92,7 +92,9 @@ def test_what_diverged_is_among_the_notes_and_a_run_without_evaluations_is_refus
     result["members"][2] |= {"model_diverged_at": 600}
     (tmp_path / "run" / "result.json").write_text(json.dumps(result))
     arm = sadq.studies.arms.Arm.parse("dqn+sadq")
-    assert Judged("BitFlip-2", [Outcome(arm, tmp_path / "run")], {}).notes == [
+    judged = Judged("BitFlip-2", [Outcome(arm, tmp_path / "run")], {})
+    assert judged.diverged and not compared[1].judged.diverged
+    assert judged.notes == [
         "dqn+sadq: seed 0 diverged at step 1,200 and stood still after.",
         "dqn+sadq: the model of seed 2 diverged at step 600 and stood still after.",
     ]

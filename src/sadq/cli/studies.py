@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from sadq.cli.commands import Json, Quiet, prepare_jax
-from sadq.cli.main import INTERRUPTED, TAKES
+from sadq.cli.main import DIVERGED, INTERRUPTED, TAKES
 from sadq.cli.options import parse, read_config
 from sadq.cli.words import single_seed, split
 from sadq.errors import SadqError
@@ -105,7 +105,7 @@ def compare(arguments: list[str], modules: list[str]) -> int:
     print(f"report: {found.report}", file=sys.stderr if options.json else sys.stdout)
     if options.json:
         print(json.dumps(found.as_dict()))
-    return 0
+    return DIVERGED if found.judged.diverged else 0
 
 
 def seeds_of(flags: list[str], seeds: tuple[int, ...], default: int) -> tuple[int, ...]:

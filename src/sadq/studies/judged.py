@@ -122,6 +122,11 @@ class Judged:
         }
 
     @property
+    def diverged(self) -> bool:
+        """Whether any member stood still from some step on."""
+        return any(member["status"] == "diverged" for one in self.outcomes for member in one.result["members"])
+
+    @property
     def notes(self) -> list[str]:
         """What a reader of the numbers must know."""
         parts = {"diverged_at": "seed {}", "model_diverged_at": "the model of seed {}"}
