@@ -11,8 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from measure import write_json
 
+from sadq.experiment.scores import area_under_curve, final_return
 from sadq.report.runs import Run
 from sadq.studies.origin import origins
 
@@ -32,26 +34,30 @@ def told(run: Path, bases: dict[tuple[str, int], tuple[Path, int]]) -> list[dict
     for member, one in enumerate(loaded.members):
         rows = [row for row in lines(run, "metrics.jsonl") if row["member"] == member]
         own = returns(run, member)
-        entry = {
+        entry: dict[str, Any] = {
             "agent": loaded.agent,
             "seed": one.seed,
             "steps": rows[-1]["step"],
             "rows": len(rows),
             "rows_in_which_it_was_heard": sum(row["alpha"] < 1 for row in rows),
+            "least_alpha": min(row["alpha"] for row in rows),
             "most_agreement": max(row["agreement"] for row in rows),
-            "mean_return_of_the_last_five": sum(map(_mean, list(own.values())[-5:])) / 5,
-        }
+        } | scores(own)
         if (base := bases.get((loaded.base_agent, one.seed))) is not None:
             other = returns(*base)
             both = sorted(own.keys() & other.keys())
             entry["evaluations_of_both"] = len(both)
             entry["evaluations_that_differ"] = sum(own[step] != other[step] for step in both)
+            entry["base"] = scores(other)
         found.append(entry)
     return found
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def scores(played: dict[int, list[float]]) -> dict[str, float]:
+    """Of all evaluations of a member."""
+    means = np.array([np.mean(one) for one in played.values()])[None]
+    found = {"final_return": final_return(means), "area_under_curve": area_under_curve(np.array([*played]), means)}
+    return {name: round(float(values[0]), 3) for name, values in found.items()}
 
 
 def main() -> None:
