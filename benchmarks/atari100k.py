@@ -152,6 +152,7 @@ def main() -> None:
                 last = [member["raw"][-1] for member in entry["members"]]
                 say(json.dumps({"game": game, "agent": agent, "raw": last, "seconds": entry["wall_seconds"]}))
         else:
+            keep(UNFINISHED)  # with what was ranked since the last evaluation, which is not ranked again
             say(f"  stopped at step {experiment.step:,}, to be gone on with")
         experiment.close()
         if experiment.interrupted is not None:

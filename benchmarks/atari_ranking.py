@@ -76,7 +76,6 @@ class Points:
         self.experiment, self.play, self.add = experiment, play, add
         self.judge = Judge(make_learner(experiment.config, experiment.environment))
         self.hyper = hyper_of(experiment.config)
-        self.seconds = 0.0  # that all of it took
         places = [experiment.steps * number // count for number in range(count + 1)] if count else []
         self.due = [place for place in places if place > experiment.step or experiment.step == 0]
 
@@ -104,10 +103,8 @@ class Points:
             finally:
                 games.close()
             by_game.setdefault(game, []).append(ranked)
-        spent = time.perf_counter() - began
-        self.seconds += spent
-        rows = by_game.items()
-        return [{"game": game, "step": step, "seconds": round(spent, 1)} | summary(parts) for game, parts in rows]
+        seconds = round(time.perf_counter() - began, 1)
+        return [{"game": game, "step": step, "seconds": seconds} | summary(parts) for game, parts in by_game.items()]
 
 
 def told(row: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import signal
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +15,7 @@ from sadq.axes import AXES, axis_of
 from sadq.core.schedules import exploration_rate
 from sadq.envs.base import Environment, legal_lanes
 from sadq.envs.forms import actions_of
-from sadq.errors import SadqError, SadqWarning
+from sadq.errors import SadqError, warn
 from sadq.experiment import presets
 from sadq.experiment.arguments import callbacks_of, following, masks_of, observations_of, path_of, seeds_of, text, whole
 from sadq.experiment.broken_off import is_lost
@@ -103,7 +102,7 @@ class SADQ:
         keep_compiled()
         self._held, behaviour = held, held.config.behaviour
         if isinstance(held, Experiment):
-            held.warn = _warn
+            held.warn = warn
         self._greedy = jax.jit(lambda *seen: greedy_actions(*seen)[0])
         self._explore = jax.jit(lambda *now: explore(behaviour, *now))
         self._wander = jax.jit(lambda *now: explore(Behaviour(), *now))  # before learning starts
@@ -269,7 +268,7 @@ class SADQ:
         if isinstance(self._held, Stored):
             held = self._held
             experiment = held.taken_up(lambda: reopen(held.path, held.given, held.trust))
-            experiment.warn = _warn
+            experiment.warn = warn
             experiment.begin(held.saved)
             self._hold(experiment)
         assert isinstance(self._held, Experiment)
@@ -288,7 +287,3 @@ class SADQ:
             left = "" if is_lost(experiment.parameters) else " but networks to act with, which policy_only saves"
             what = f"Training was broken off in the middle of a chunk, and nothing of this agent is left{left}"
             raise SadqError(f"{what}: load its newest checkpoint, or make it anew.")
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, SadqWarning, stacklevel=2)

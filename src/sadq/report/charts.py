@@ -56,9 +56,7 @@ def curves(chart: Chart, traces: Sequence[Trace], styles: dict[str, Style]) -> s
         shapes += f'<g class="{class_of(styles, trace.label)}">{_shape(trace, x, y, with_seeds)}</g>'
     svg = f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{shapes}'
     svg += f'<path class="cursor" d="M0 0V{SIZE}"/></svg>'
-    letters = max(
-        (len(words) for _, words in y.words()), default=0
-    )  # of the longest tick, which needs its room beside the plot
+    letters = max((len(words) for _, words in y.words()), default=0)  # the longest tick needs its room beside the plot
     kind = " wide" * chart.wide + " crowded" * (not with_seeds)
     return (
         f'<figure class="chart{kind}" data-chart="{escape(_data(chart, traces, styles, x, y))}">'

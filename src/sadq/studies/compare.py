@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import jax
 
 import sadq
-from sadq.errors import SadqError, SadqWarning
+from sadq.errors import SadqError, warn
 from sadq.experiment import arguments, presets
 from sadq.experiment.build import resolve
 from sadq.experiment.config import Config
@@ -153,7 +152,7 @@ def compare(
         fields["environment"] = presets.preset(env).environment
     shared = dataclasses.replace(base, seeds=arguments.seeds_of(seeds), **fields)
     options: dict[str, Any] = {"environment": own, "against": against, "threshold": threshold, "runner": runner}
-    options["warn"] = lambda sentence: warnings.warn(sentence, SadqWarning, stacklevel=2)
+    options["warn"] = warn
     if out is not None:
         return compare_configs(shared, arms, arguments.path_of(out), quiet=not progress_bar, **options)
     with tempfile.TemporaryDirectory(prefix="sadq-compare-") as folder:

@@ -106,7 +106,7 @@ def reproduce(
         missing, jobs = {}, [job for part in parts for job in part.jobs]
         for job in jobs:
             sweep.check(job, runs / job.folder)
-        # With a pool, nothing is written to `out` before all is trained.
+        # Asked now, since with a pool nothing is written to `out` before all is trained; and last, for it makes the folder.
         arguments.check_writable(out / RESULT, f"{out / RESULT} cannot be written", "give another folder with --out")
         sweep.run(jobs, runs, quiet=quiet, runner=runner)
     judged = [part.judged(runs) for part in parts]
